@@ -28,6 +28,7 @@ class Bench : public RunningBenchTest, public ::testing::WithParamInterface<Call
   Bench() : RunningBenchTest(GetParam().bench) {}
 
   [[nodiscard]] Ended call() const { return run(GetParam().arguments); }
+  [[nodiscard]] bool lacks_disk() const { return name_ == "start" && is_in_memory(temporary_); }
   void expect_one_line(const std::string& errors) const {
     EXPECT_THAT(errors, StartsWith("gantry: bench " + name_ + ": "));
     EXPECT_EQ(std::count(errors.begin(), errors.end(), '\n'), 1) << errors;
@@ -36,7 +37,7 @@ class Bench : public RunningBenchTest, public ::testing::WithParamInterface<Call
 
 std::vector<Call> of_every_bench(const std::vector<Call>& calls) {
   std::vector<Call> all;
-  for (const char* const bench : {"ipc", "link", "memory", "engine", "pipeline"})
+  for (const char* const bench : {"ipc", "link", "memory", "engine", "pipeline", "start"})
     for (const Call& call : calls) all.push_back({bench, call.arguments, call.said});
   return all;
 }
@@ -94,6 +95,10 @@ const std::vector<Call> kWrong = {
     {"pipeline", {"--devices", "tpu"}, {"there are: cpu, opencl, cuda"}},
     {"pipeline", {"--device-memory", "much"}, {"--device-memory: size 'much'"}},
     {"pipeline", {"--trace"}, {"--trace"}},
+    {"start", {"--peers"}, {"--peers: there is no such option"}},
+    {"start", {"--cases", "keep"}, {"no case 'keep'", "there are: weights/large, weights/small"}},
+    {"start", {"--subjects", "pigeon"}, {"no subject 'pigeon'", "there are: gantry/plain"}},
+    {"start", {"--disk", "2GB/s"}, {"no disk '2GB/s'", "there are: as-is, 1GB/s, 0.5GB/s"}},
 };
 INSTANTIATE_TEST_SUITE_P(OfOne, WrongUsage, ::testing::ValuesIn(kWrong));
 
@@ -123,6 +128,7 @@ INSTANTIATE_TEST_SUITE_P(OfAll, Help, ::testing::ValuesIn(of_every_bench({{"", {
 class Table : public Bench {};
 
 TEST_P(Table, EndsWithTheRatios) {
+  if (lacks_disk()) GTEST_SKIP() << "no disk below " << temporary_;
   const Ended ended = call();
   ASSERT_EQ(ended.status, 0) << ended.errors;
   for (const std::string& word : GetParam().said) EXPECT_THAT(ended.output, HasSubstr(word));
@@ -148,6 +154,10 @@ const std::vector<Call> kTables = {
     {"pipeline",
      {"--sizes", "1M", "--rounds", "1", "--devices", "cpu", "--cases", "dft"},
      {"dft/1 MiB ", "cpu/overlapped-pinned", "dft/1 MiB: cpu/automatic / cpu/sequential"}},
+    {"start",
+     {"--sizes", "8M", "--rounds", "1", "--disk", "as-is", "--cases", "weights/large"},
+     {"weights/large/8 MiB ", "GB/s / gantry/plain", "gantry/plain: 1.00 of the size read",
+      "weights/large/8 MiB: gantry/plain / safetensors-mmap"}},
 };
 INSTANTIATE_TEST_SUITE_P(OfAll, Table, ::testing::ValuesIn(kTables));
 
@@ -168,12 +178,14 @@ const std::vector<Call> kTooLarge = {
     {"link", {"--loopback", "--sizes", "65536G"}, {"link: 65536 GiB: needs "}},
     {"engine", {"--sizes", "65536G"}, {"engine: 65536 GiB: needs "}},
     {"pipeline", {"--sizes", "65536G"}, {"pipeline: 65536 GiB: needs "}},
+    {"start", {"--sizes", "65536G"}, {"start: 65536 GiB: needs "}},
 };
 INSTANTIATE_TEST_SUITE_P(OfAll, TooLarge, ::testing::ValuesIn(kTooLarge));
 
 class Interrupted : public Bench {};
 
 TEST_P(Interrupted, IsStatus130AndLeavesNothing) {
+  if (lacks_disk()) GTEST_SKIP() << "no disk below " << temporary_;
   const std::size_t processes = name_ == "memory" ? 7 : name_ == "ipc" || name_ == "link" ? 2 : 0;
   ASSERT_NO_FATAL_FAILURE(begin(GetParam().arguments, GetParam().said.front(), processes));
   for (const int child : children_) ::kill(child, SIGINT);  // a terminal signals all of them
@@ -196,6 +208,9 @@ const std::vector<Call> kEndless = {
     {"pipeline",
      {"--sizes", "1M", "--rounds", "1000", "--devices", "cpu"},
      {"vector-add/1 MiB (1/"}},
+    {"start",
+     {"--sizes", "8M", "--rounds", "1000", "--disk", "as-is", "--cases", "weights/large"},
+     {"weights/large/8 MiB (2/"}},  // the first step makes the files
 };
 INSTANTIATE_TEST_SUITE_P(OfAll, Interrupted, ::testing::ValuesIn(kEndless));
 

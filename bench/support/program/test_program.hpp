@@ -3,9 +3,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
+#include <sys/vfs.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -109,6 +111,12 @@ inline std::vector<int> children_of(int pid) {
 
 inline bool runs(int pid) {
   return ::kill(pid, 0) == 0;
+}
+
+/// Whether files there never leave memory: no start from there is cold.
+inline bool is_in_memory(const std::string& folder) {
+  struct statfs facts{};
+  return ::statfs(folder.c_str(), &facts) == 0 && facts.f_type == TMPFS_MAGIC;
 }
 
 /// The benchmark of that name: `gantry bench NAME` starts it.

@@ -1,0 +1,79 @@
+// What a person reads: every figure in a table, then the ratios that were asked for.
+
+#include <fmt/format.h>
+
+#include "../support/report/findings.hpp"
+#include "loaders.hpp"
+#include "settings.hpp"
+
+namespace gantry::bench {
+namespace {
+
+constexpr std::string_view kLine = "{:<30}{:>11}  {:<26}{:>7}{:>10}{:>10}{:>10}  {}\n";
+
+std::string heading(const std::string& case_name) {
+  return fmt::format(kLine, case_name, "median", "min .. max", "GB/s", "CPU s", "s/GB", "peak GiB",
+                     fmt::format("GB/s / {}", kPlain));
+}
+
+std::string subject_line(const Report& report, const Row& row) {
+  const auto figure = [&](std::string_view subject, std::string_view metric) {
+    const Row* const found = report.find(row.case_name, subject, metric);
+    return found == nullptr ? 0 : found->summary.value;
+  };
+  const double rate = figure(row.subject, kThroughput);
+  const double plain = figure(kPlain, kThroughput);
+  return fmt::format(kLine, fmt::format("  {}", row.subject), time_text(row.summary.value),
+                     range_text(row.summary), fmt::format("{:.2f}", rate),
+                     fmt::format("{:.2f}", figure(row.subject, kCpuTime) / 1e9),
+                     fmt::format("{:.3f}", figure(row.subject, kCpuPerGb)),
+                     fmt::format("{:.2f}", figure(row.subject, kPeakMemory) / (1 << 30)),
+                     plain > 0 ? fmt::format("{:.2f}x", rate / plain) : "-");
+}
+
+std::string chosen_lines(const Report& report) {
+  std::string text;
+  for (const Chosen& one : report.chosen)
+    text += fmt::format("\n{}: {}: {}", one.case_name, one.subject, one.text);
+  return text.empty() ? text : text + "\n";
+}
+
+}  // namespace
+
+void add_findings(Report& report, const Settings& settings) {
+  Ratios ratios(report);
+  const auto in_case = [&](const std::string& name, std::string_view over, std::string_view under,
+                           const Bar& bar) { ratios.in_case(name, over, under, bar, kThroughput); };
+  for (const Bytes bytes : settings.common.sizes) {
+    const std::string large = case_of(kLarge, bytes, kAsIs);
+    const std::string small = case_of(kSmall, bytes, kAsIs);
+    in_case(large, kPlain, kDirect, Bar::at_least(0.95));
+    in_case(large, kPlain, kMmap, Bar::at_least(1.25));
+    in_case(small, kPlain, kTorchLike, Bar::at_least(3));
+    ratios.of_cases(small, large, kPlain, Bar::at_least(0.9), kThroughput);
+    for (const Shape& shape : {kLarge, kSmall}) {
+      const std::string held = case_of(shape, bytes, kOneGb);
+      in_case(case_of(shape, bytes, kAsIs), kCompressed, kPlain, Bar::at_least(0.95));
+      in_case(held, kCompressed, kPlain, Bar::at_least(1.3));
+      in_case(held, kPlain, kDirect, Bar::none());
+      for (const Disk& disk : {kOneGb, kHalfGb})  // whether it was held, but for a first burst
+        if (const Row* const row = report.find(case_of(shape, bytes, disk), kDirect, kThroughput))
+          ratios.figure(row->case_name + ": GB/s of limit/o-direct", row->summary.value,
+                        Bar::at_most(1.25 * static_cast<double>(disk.bytes_per_second) / 1e9));
+    }
+  }
+}
+
+std::string to_text(const Settings&, const Report& report) {
+  std::string text = machine_line(report);
+  std::string case_name;
+  for (const Row& row : report.rows) {
+    if (row.metric != kLatencyP50) continue;
+    if (row.case_name != case_name) text += fmt::format("\n{}", heading(row.case_name));
+    case_name = row.case_name;
+    text += subject_line(report, row);
+  }
+  return text + chosen_lines(report) + skipped_lines(report) + findings_text(report);
+}
+
+}  // namespace gantry::bench

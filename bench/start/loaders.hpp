@@ -1,0 +1,66 @@
+#pragma once  // bench/start/loaders.hpp: the ways of bringing weights from a file into memory.
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "weights.hpp"
+
+namespace gantry::bench {
+
+inline constexpr std::string_view kPlain = "gantry/plain";
+inline constexpr std::string_view kCompressed = "gantry/compressed";
+inline constexpr std::string_view kMmap = "safetensors-mmap";
+inline constexpr std::string_view kReadCopy = "read-copy";
+inline constexpr std::string_view kTorchLike = "torch-like";
+inline constexpr std::string_view kDirect = "limit/o-direct";
+inline constexpr std::string_view kDecode = "limit/decode";
+
+/// How limit/o-direct reads.
+struct DirectReads {
+  Bytes bytes = Bytes{4} << 20;  ///< Of one.
+  unsigned depth = 8;            ///< Reads at once.
+};
+[[nodiscard]] std::string to_string(const DirectReads& reads);  ///< "4 MiB x 8".
+
+/// Brings all tensors into memory of its process, which is fresh, once.
+class Loader {
+ public:
+  virtual ~Loader() = default;
+  /// What is there before a start begins; not timed.
+  virtual Result<void> prepare() { return {}; }
+  /// Timed: from a file's name to every tensor in memory of its own.
+  virtual Result<void> load() = 0;
+  /// The bytes of tensor number `index`.
+  [[nodiscard]] virtual ConstByteSpan tensor(std::size_t index) const = 0;
+  /// How it went about it; "": there is no choice.
+  [[nodiscard]] virtual std::string chosen() const { return {}; }
+};
+
+/// A way, as the benchmark lists it. `weights` outlives what is made.
+struct LoaderKind {
+  std::string_view name;
+  WeightFile file;
+  bool reads_disk;  ///< From which the file has to come; otherwise it is in memory already.
+  std::unique_ptr<Loader> (*make)(const Weights& weights, const DirectReads& reads);
+};
+/// All of them, the order of the report.
+[[nodiscard]] const std::vector<LoaderKind>& loader_kinds();
+
+/// Reads every byte that was loaded. Errors: `peer_misbehaved` with the first tensor that has other
+/// bytes than were made.
+[[nodiscard]] Result<void> check_loaded(const Loader& loader, const Weights& weights);
+
+// Those of each file.
+[[nodiscard]] std::vector<LoaderKind> image_kinds();
+[[nodiscard]] std::vector<LoaderKind> safetensors_kinds();
+[[nodiscard]] std::vector<LoaderKind> limit_kinds();
+
+template <class Made>
+[[nodiscard]] std::unique_ptr<Loader> make_loader(const Weights& weights,
+                                                  const DirectReads& reads) {
+  return std::make_unique<Made>(weights, reads);
+}
+
+}  // namespace gantry::bench

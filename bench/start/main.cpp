@@ -1,0 +1,23 @@
+// gantry bench start: how weights come from a cold file into the memory of a process that starts.
+
+#include "../support/program/program.hpp"
+#include "settings.hpp"
+
+namespace gantry::bench {
+namespace {
+
+Result<Report> measure(Settings& settings, int interrupt_descriptor) {
+  Report report{settings.common.bench, probe_machine(), {}, {}, {}};
+  if (auto ran = run_contest(settings, interrupt_descriptor, report); !ran)
+    return Unexpected(ran.error());
+  add_findings(report, settings);
+  return report;
+}
+
+}  // namespace
+}  // namespace gantry::bench
+
+int main(int argc, char** argv) {
+  using namespace gantry::bench;
+  return run_benchmark<Settings>(argc, argv, {"start", manual, measure, to_text});
+}

@@ -1,0 +1,134 @@
+// The program as `gantry bench start` starts it: its document, its complaints, what stays behind.
+
+#include <gmock/gmock.h>
+
+#include "../support/program/test_program.hpp"
+
+namespace gantry::bench {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+using ::testing::UnorderedElementsAre;
+
+class BenchStart : public RunningBenchTest {
+ protected:
+  BenchStart() : RunningBenchTest("start") {}
+  void SetUp() override {
+    RunningBenchTest::SetUp();
+    if (is_in_memory(temporary_)) GTEST_SKIP() << "no disk below " << temporary_;
+  }
+};
+
+double figure_of(const json& document, const std::string& case_name, const std::string& subject,
+                 const std::string& metric) {
+  for (const json& result : document.at("results"))
+    if (result.at("case") == case_name && result.at("subject") == subject &&
+        result.at("metric") == metric)
+      return result.at("value");
+  ADD_FAILURE() << case_name << ": " << subject << " has no " << metric;
+  return 0;
+}
+
+TEST_F(BenchStart, EveryCaseHasEverySubject) {
+  const json document = document_of({"--sizes", "8M", "--disk", "as-is"});
+  expect_contract(document, name_);
+  EXPECT_FALSE(document.at("machine").contains("pinned_cpus"));
+  Names wanted = {"gantry/plain", "gantry/compressed", "safetensors-mmap",
+                  "read-copy",    "torch-like",        "limit/decode"};
+  if (!is_skipped(document, "limit/o-direct in weights/large/8 MiB"))
+    wanted.insert("limit/o-direct");
+  for (const char* metric : {"latency_p50", "throughput", "cpu_per_gb", "cpu_time", "peak_memory"})
+    for (const char* name : {"weights/large/8 MiB", "weights/small/8 MiB"})
+      EXPECT_EQ(subjects_by_case(document, metric)[name], wanted) << name << ", " << metric;
+}
+
+TEST_F(BenchStart, FiguresFitEachOther) {
+  const json document = document_of({"--sizes", "8M", "--disk", "as-is", "--subjects",
+                                     "gantry/plain,safetensors-mmap", "--cases", "weights/large"});
+  constexpr double kBytes = 8 << 20;
+  for (const char* subject : {"gantry/plain", "safetensors-mmap"}) {
+    const auto figure = [&](const char* metric) {
+      return figure_of(document, "weights/large/8 MiB", subject, metric);
+    };
+    EXPECT_NEAR(figure("throughput"), kBytes / figure("latency_p50"), 1e-6) << subject;
+    EXPECT_NEAR(figure("cpu_per_gb"), figure("cpu_time") / kBytes, 1e-6) << subject;
+    EXPECT_GE(figure("peak_memory"), kBytes) << subject;
+  }
+  // It maps the file and has a copy.
+  EXPECT_GE(figure_of(document, "weights/large/8 MiB", "safetensors-mmap", "peak_memory"),
+            2 * kBytes);
+}
+
+TEST_F(BenchStart, AHeldDiskIsACaseOfItsOwnOrHasAReason) {
+  const json document = document_of({"--sizes", "8M", "--disk", "1GB/s", "--cases", "weights/small",
+                                     "--subjects", "gantry/plain,limit/decode"});
+  const std::string name = "weights/small/8 MiB@1GB/s";
+  const auto subjects = subjects_by_case(document, "latency_p50");
+  if (subjects.empty()) {
+    EXPECT_THAT(reason_of(document, name), StartsWith("the disk cannot be held: "));
+  } else {
+    EXPECT_THAT(subjects.at(name), UnorderedElementsAre("gantry/plain"));  // decoding needs no disk
+  }
+}
+
+TEST_F(BenchStart, AFolderInMemoryIsRefused) {
+  if (!is_in_memory("/dev/shm")) GTEST_SKIP() << "no /dev/shm";
+  char folder[] = "/dev/shm/gantry-bench-test-XXXXXX";
+  ASSERT_NE(::mkdtemp(folder), nullptr);
+  std::filesystem::remove(temporary_);
+  std::filesystem::create_symlink(folder, temporary_);
+  const Ended ended = run({"--sizes", "1M", "--rounds", "1"});
+  EXPECT_TRUE(std::filesystem::is_empty(folder));
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("of its pages stay in the page cache; set TMPDIR"));
+  std::filesystem::remove(folder);
+  std::filesystem::remove(temporary_);
+  std::filesystem::create_directory(temporary_);
+}
+
+const Words kEndless = {"--sizes", "8M",    "--rounds", "1000",
+                        "--disk",  "as-is", "--cases",  "weights/large"};
+
+TEST_F(BenchStart, AStartThatIsKilledEndsTheRunWithItsName) {
+  ASSERT_NO_FATAL_FAILURE(begin(kEndless, "weights/large/8 MiB (2/", 1));
+  const std::string errors = scratch_.path() + "/errors";
+  while (text_of(errors).find(" died: ") == std::string::npos) {
+    const auto children = children_of(bench_->pid());  // whoever looks after the files came first
+    if (children.size() > 1) ::kill(children.back(), SIGKILL);
+  }
+  const Ended ended = bench_->wait();
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, HasSubstr(" of weights/large/8 MiB died: signal 9 (Killed)"));
+  expect_nobody_left();
+}
+
+TEST_F(BenchStart, AByteThatIsNotAsItWasMadeEndsTheRun) {
+  Words arguments = kEndless;
+  arguments.insert(arguments.end(), {"--subjects", "read-copy"});
+  ASSERT_NO_FATAL_FAILURE(begin(arguments, "weights/large/8 MiB (2/", 1));
+  const auto folder = *std::filesystem::directory_iterator(temporary_);
+  std::fstream file(folder.path() / "weights.safetensors");
+  constexpr std::streamoff kWithin = (8 << 20) - 12345;
+  file.seekg(kWithin);
+  const char byte = static_cast<char>(file.get() ^ 1);
+  file.seekp(kWithin);
+  file.put(byte).flush();
+  const Ended ended = bench_->wait();
+  EXPECT_EQ(ended.status, 1);
+  EXPECT_THAT(ended.errors, HasSubstr("read-copy of weights/large/8 MiB: tensor 'layers.15.weight' "
+                                      "has other bytes than were made\n"));
+}
+
+TEST_F(BenchStart, KilledOutrightItLeavesNoFiles) {
+  ASSERT_NO_FATAL_FAILURE(begin(kEndless, "weights/large/8 MiB (2/", 1));
+  ASSERT_FALSE(std::filesystem::is_empty(temporary_));
+  bench_->signal(SIGKILL);
+  bench_->wait();
+  while (::waitpid(-1, nullptr, 0) > 0) {  // orphans are ours
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(temporary_));
+}
+
+}  // namespace
+}  // namespace gantry::bench
