@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <fstream>
 #include <limits>
 
 #include "../support/process/process_group.hpp"
@@ -33,24 +34,37 @@ double peak_bytes() noexcept {
   return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
-/// One start, and what came of it.
-Result<Answer> start_once(Loader& loader, const Weights& weights) {
+/// The share of this process in the memory that it maps, with others or alone; 0: not known.
+double shared_bytes() {
+  std::ifstream in("/proc/self/smaps_rollup");
+  double kib = 0;
+  for (std::string word; in >> word;)
+    if (word == "Pss:" && in >> kib) break;
+  return kib * 1024;
+}
+
+/// What a process is commanded to do: the number of Command::warmups.
+enum Order : std::uint64_t { kStart, kStartAndRead, kTellMemory };
+
+/// One start, and what came of it. CPU time is that of reading, too, if that is part of the order.
+Result<Answer> start_once(Loader& loader, const Weights& weights, bool is_read) {
   Answer answer;
   answer.kind = Answer::Kind::measured;
   const Stopwatch watch;
   if (auto loaded = loader.load(); !loaded) return Unexpected(loaded.error());
-  const Spent spent = watch.spent();
+  Spent spent = watch.spent();
   answer.p50_ns = spent.wall_ns;
-  answer.cpu_ns = spent.caller_ns + spent.helper_ns;
   answer.peak_bytes = peak_bytes();
   answer.say(loader.chosen());
   if (auto checked = check_loaded(loader, weights); !checked) return Unexpected(checked.error());
+  if (is_read) spent = watch.spent();
+  answer.cpu_ns = spent.caller_ns + spent.helper_ns;
   return answer;
 }
 
-void add(Series& series, double bytes, const RoundFigures& figures) {
-  series.add(kLatencyP50, "ns", figures.p50_ns);
-  series.add(kThroughput, "GB/s", bytes / figures.p50_ns);
+void add(Series& series, double bytes, double wall_ns, const RoundFigures& figures) {
+  series.add(kLatencyP50, "ns", wall_ns);
+  series.add(kThroughput, "GB/s", bytes / wall_ns);
   series.add(kCpuPerGb, "s/GB", figures.cpu_ns / bytes);
   series.add(kCpuTime, "ns", figures.cpu_ns);
   series.add(kPeakMemory, "B", figures.peak_bytes);
@@ -65,8 +79,9 @@ class Contest {
         rounds_(settings.common.rounds),
         interrupt_descriptor_(interrupt_descriptor),
         report_(report) {
-    for (const LoaderKind& kind : loader_kinds())
-      if (settings.wants(kind.name)) kinds_.push_back(kind);
+    const auto is_out = [&](const LoaderKind& kind) { return !settings.wants(kind.name); };
+    std::erase_if(kinds_, is_out);
+    std::erase_if(keep_kinds_, is_out);
   }
 
   /// limit/o-direct reads as was quickest by itself before the rounds. Where nothing can be read
@@ -101,8 +116,7 @@ class Contest {
 
   /// `limit`: null: the disk is as it is.
   Result<void> run(const std::string& name, const DiskLimit* limit, cli::Progress& progress) {
-    Rounds rounds{name, weights_.bytes(), rounds_, {}, {}, interrupt_descriptor_};
-    rounds.failed = [](std::size_t, const Error& error) { return Result<void>(Unexpected(error)); };
+    Rounds rounds{name, weights_.bytes(), rounds_, {}, fails, interrupt_descriptor_};
     for (const LoaderKind& kind : kinds_)
       if (kind.reads_disk || limit == nullptr)
         rounds.entrants.push_back({std::string(kind.name), [&, limit](Series& series) {
@@ -111,12 +125,25 @@ class Contest {
     return run_rounds(rounds, progress, report_);
   }
 
+  /// So many workers, from the page cache.
+  Result<void> keep(const std::string& name, unsigned workers, cli::Progress& progress) {
+    Rounds rounds{name, weights_.bytes(), rounds_, {}, fails, interrupt_descriptor_};
+    for (const LoaderKind& kind : keep_kinds_)
+      rounds.entrants.push_back({std::string(kind.name), [&, workers](Series& series) {
+                                   return keep_turn(kind, name, workers, series);
+                                 }});
+    return run_rounds(rounds, progress, report_);
+  }
+
  private:
+  /// Nobody may.
+  static Result<void> fails(std::size_t, const Error& error) { return Unexpected(error); }
+
   Result<void> turn(const LoaderKind& kind, const std::string& name, const DiskLimit* limit,
                     Series& series) {
     const auto figures = start(kind, name, limit);
     if (!figures) return Unexpected(figures.error());
-    add(series, static_cast<double>(weights_.bytes()), *figures);
+    add(series, static_cast<double>(weights_.bytes()), figures->p50_ns, *figures);
     const auto is_this = [&](const Chosen& one) {
       return one.case_name == name && one.subject == kind.name;
     };
@@ -129,32 +156,67 @@ class Contest {
                              const DiskLimit* limit) {
     if (kind.reads_disk)
       if (auto cold = make_cold(weights_.path(kind.file)); !cold) return Unexpected(cold.error());
+    auto group = fork(kind, name, 1, limit);
+    if (!group) return Unexpected(group.error());
+    auto figures = group->run(0, {kStart, 1});
+    group->dismiss();
+    return figures;
+  }
+
+  /// All workers load and read it at once, then tell their memory.
+  Result<void> keep_turn(const LoaderKind& kind, const std::string& name, unsigned workers,
+                         Series& series) {
+    if (auto warm = make_warm(weights_.path(kind.file)); !warm) return warm;
+    auto group = fork(kind, name, workers, nullptr);
+    if (!group) return Unexpected(group.error());
+    const Stopwatch watch;
+    auto figures = group->run(0, {kStartAndRead, 1});
+    const double wall = watch.spent().wall_ns;
+    if (!figures) return Unexpected(figures.error());
+    const auto memory = group->run(0, {kTellMemory, 1});
+    if (!memory) return Unexpected(memory.error());
+    group->dismiss();
+    figures->peak_bytes = workers * memory->peak_bytes;
+    add(series, workers * static_cast<double>(weights_.bytes()), wall, *figures);
+    series.add(kUsableTime, "ns", figures->p50_ns);
+    return {};
+  }
+
+  Result<ProcessGroup> fork(const LoaderKind& kind, const std::string& name, unsigned workers,
+                            const DiskLimit* limit) {
     ProcessGroup group(interrupt_descriptor_);
     const Role role{fmt::format("{} of {}", kind.name, name), kAnyCpu,
                     [&](Link& link) { serve(link, kind, limit); }};
-    if (auto added = group.add(Party{{role}}, MayFail::never); !added)
-      return Unexpected(added.error());
+    const Party party{std::vector<Role>(workers, role)};
+    if (auto added = group.add(party, MayFail::never); !added) return Unexpected(added.error());
     if (auto ready = group.await_ready(); !ready) return Unexpected(ready.error());
-    auto figures = group.run(0, {0, 1});
-    group.dismiss();
-    return figures;
+    return group;
   }
 
   void serve(Link& link, const LoaderKind& kind, const DiskLimit* limit) const {
     const auto loader = kind.make(weights_, reads_);
     auto ready = limit == nullptr ? Result<void>() : limit->join();
     if (ready) ready = loader->prepare();
-    if (ready)
-      obey_commands(link, [&](const Command&) { return start_once(*loader, weights_); });
-    else
+    if (!ready) {
       link.send(Answer::failure(to_string(ready.error())));
+      return;
+    }
+    obey_commands(link, [&](const Command& command) -> Result<Answer> {
+      if (command.warmups != kTellMemory)
+        return start_once(*loader, weights_, command.warmups == kStartAndRead);
+      Answer answer;
+      answer.kind = Answer::Kind::measured;
+      answer.peak_bytes = shared_bytes();
+      return answer;
+    });
   }
 
   const Weights& weights_;
   unsigned rounds_;
   int interrupt_descriptor_;
   Report& report_;
-  std::vector<LoaderKind> kinds_;
+  std::vector<LoaderKind> kinds_ = loader_kinds();
+  std::vector<LoaderKind> keep_kinds_ = gantry::bench::keep_kinds();
   DirectReads reads_;
 };
 
@@ -174,23 +236,16 @@ Result<std::pair<ScratchDirectory, ProgramGuard>> make_folder(Bytes bytes) {
                      "choose smaller --sizes, or set TMPDIR to a folder of another disk"});
 }
 
-/// Makes the files and runs their cases.
-Result<void> run_shape(const Settings& settings, const Shape& shape, Bytes bytes,
-                       int interrupt_descriptor, cli::Progress& progress, Report& report) {
-  const auto folder = make_folder(bytes);
-  if (!folder) return Unexpected(folder.error());
-  const std::string as_is = case_of(shape, bytes, kAsIs);
-  progress.step(as_is + ": making it");
-  const std::string& path = folder->first.path();
-  const auto weights = Weights::make(path, bytes, shape.tensors, interrupt_descriptor);
-  if (!weights) return Unexpected(weights.error());
-  Contest contest(settings, *weights, interrupt_descriptor, report);
-  if (auto chosen = contest.choose_reads(as_is); !chosen) return chosen;
+/// Each disk that is wanted and can be had.
+Result<void> run_disks(const Settings& settings, const Shape& shape, Bytes bytes,
+                       const std::string& folder, Contest& contest, cli::Progress& progress,
+                       Report& report) {
+  if (auto chosen = contest.choose_reads(case_of(shape, bytes, kAsIs)); !chosen) return chosen;
   for (const Disk& disk : {kAsIs, kOneGb, kHalfGb}) {
     if (std::ranges::find(settings.disks, disk.name) == settings.disks.end()) continue;
     const std::string name = case_of(shape, bytes, disk);
     const bool is_held = disk.bytes_per_second != 0;
-    const auto limit = is_held ? DiskLimit::create(path, disk.bytes_per_second)
+    const auto limit = is_held ? DiskLimit::create(folder, disk.bytes_per_second)
                                : Result<DiskLimit>(Unexpected(Error{}));
     if (is_held && !limit) {
       report.skipped.push_back({name, to_string(limit.error())});
@@ -201,6 +256,34 @@ Result<void> run_shape(const Settings& settings, const Shape& shape, Bytes bytes
   return {};
 }
 
+/// Each number of workers for which there is memory.
+Result<void> run_workers(Bytes bytes, Contest& contest, cli::Progress& progress, Report& report) {
+  for (const unsigned workers : kKeepWorkers) {
+    const std::string name = case_of(bytes, workers);
+    const double needed = static_cast<double>(bytes) * (workers + 1);  // the page cache's as well
+    const std::string lack = lack_of_memory(needed, probe_machine().memory_free_bytes);
+    if (!lack.empty())
+      report.skipped.push_back({name, lack});
+    else if (auto ran = contest.keep(name, workers, progress); !ran)
+      return ran;
+  }
+  return {};
+}
+
+/// Makes the files and runs their cases.
+Result<void> run_shape(const Settings& settings, const Shape& shape, Bytes bytes,
+                       int interrupt_descriptor, cli::Progress& progress, Report& report) {
+  const auto folder = make_folder(bytes);
+  if (!folder) return Unexpected(folder.error());
+  progress.step(case_of(shape, bytes, kAsIs) + ": making it");
+  const std::string& path = folder->first.path();
+  const auto weights = Weights::make(path, bytes, shape.tensors, interrupt_descriptor);
+  if (!weights) return Unexpected(weights.error());
+  Contest contest(settings, *weights, interrupt_descriptor, report);
+  if (shape.case_name == kKeep.case_name) return run_workers(bytes, contest, progress, report);
+  return run_disks(settings, shape, bytes, path, contest, progress, report);
+}
+
 }  // namespace
 
 Result<void> run_contest(const Settings& settings, int interrupt_descriptor, Report& report) {
@@ -208,10 +291,14 @@ Result<void> run_contest(const Settings& settings, int interrupt_descriptor, Rep
     return kMemories * static_cast<double>(bytes);
   });
   if (!sizes) return Unexpected(sizes.error());
-  std::vector<Shape> shapes = {kLarge, kSmall};
+  std::vector<Shape> shapes = {kLarge, kSmall, kKeep};
   std::erase_if(shapes, [&](const Shape& one) { return !settings.wants_case(one.case_name); });
-  const std::size_t steps = 1 + settings.disks.size() * settings.common.rounds;
-  cli::Progress progress("bench " + report.bench, sizes->size() * shapes.size() * steps);
+  std::size_t steps = 0;
+  for (const Shape& shape : shapes) {
+    const bool is_kept = shape.case_name == kKeep.case_name;
+    steps += 1 + (is_kept ? kKeepWorkers.size() : settings.disks.size()) * settings.common.rounds;
+  }
+  cli::Progress progress("bench " + report.bench, sizes->size() * steps);
   for (const Bytes bytes : *sizes)
     for (const Shape& shape : shapes)
       if (auto ran = run_shape(settings, shape, bytes, interrupt_descriptor, progress, report);

@@ -46,6 +46,17 @@ Result<std::size_t> cached_pages(const std::string& path) {
       std::ranges::count_if(pages, [](unsigned char page) { return (page & 1) != 0; }));
 }
 
+Result<void> make_warm(const std::string& path) {
+  const auto file = open_to_read(path);
+  if (!file) return Unexpected(file.error());
+  std::vector<std::byte> piece(Bytes{1} << 20);
+  for (;;) {
+    const ssize_t got = ::read(file->get(), piece.data(), piece.size());
+    if (got < 0) return Unexpected(system_error(path));
+    if (got == 0) return {};
+  }
+}
+
 Result<void> make_cold(const std::string& path) {
   constexpr int kTries = 5;  // a page that was read just now may be on its way to the lists
   const auto file = open_to_read(path);

@@ -17,6 +17,8 @@ namespace gantry::bench {
 /// Pages of the file that the page cache has, as mincore() says.
 [[nodiscard]] Result<std::size_t> cached_pages(const std::string& path);
 
+/// Has the page cache read all of the file.
+[[nodiscard]] Result<void> make_warm(const std::string& path);
 /// Writes the file to its disk, drops its pages from the page cache and looks that none is left.
 /// Errors: `unsupported` with how many stay.
 [[nodiscard]] Result<void> make_cold(const std::string& path);

@@ -11,9 +11,14 @@ namespace {
 
 constexpr std::string_view kLine = "{:<30}{:>11}  {:<26}{:>7}{:>10}{:>10}{:>10}  {}\n";
 
-std::string heading(const std::string& case_name) {
+/// What rates are compared with: in `keep` there is no gantry/plain.
+std::string_view reference_of(const Report& report, const std::string& case_name) {
+  return report.find(case_name, kPlain, kThroughput) != nullptr ? kPlain : kReadCopy;
+}
+
+std::string heading(const Report& report, const std::string& case_name) {
   return fmt::format(kLine, case_name, "median", "min .. max", "GB/s", "CPU s", "s/GB", "peak GiB",
-                     fmt::format("GB/s / {}", kPlain));
+                     fmt::format("GB/s / {}", reference_of(report, case_name)));
 }
 
 std::string subject_line(const Report& report, const Row& row) {
@@ -22,13 +27,13 @@ std::string subject_line(const Report& report, const Row& row) {
     return found == nullptr ? 0 : found->summary.value;
   };
   const double rate = figure(row.subject, kThroughput);
-  const double plain = figure(kPlain, kThroughput);
+  const double reference = figure(reference_of(report, row.case_name), kThroughput);
   return fmt::format(kLine, fmt::format("  {}", row.subject), time_text(row.summary.value),
                      range_text(row.summary), fmt::format("{:.2f}", rate),
                      fmt::format("{:.2f}", figure(row.subject, kCpuTime) / 1e9),
                      fmt::format("{:.3f}", figure(row.subject, kCpuPerGb)),
                      fmt::format("{:.2f}", figure(row.subject, kPeakMemory) / (1 << 30)),
-                     plain > 0 ? fmt::format("{:.2f}x", rate / plain) : "-");
+                     reference > 0 ? fmt::format("{:.2f}x", rate / reference) : "-");
 }
 
 std::string chosen_lines(const Report& report) {
@@ -69,7 +74,7 @@ std::string to_text(const Settings&, const Report& report) {
   std::string case_name;
   for (const Row& row : report.rows) {
     if (row.metric != kLatencyP50) continue;
-    if (row.case_name != case_name) text += fmt::format("\n{}", heading(row.case_name));
+    if (row.case_name != case_name) text += fmt::format("\n{}", heading(report, row.case_name));
     case_name = row.case_name;
     text += subject_line(report, row);
   }

@@ -47,6 +47,8 @@ struct LoaderKind {
 };
 /// All of them, the order of the report.
 [[nodiscard]] const std::vector<LoaderKind>& loader_kinds();
+/// Those that several workers take.
+[[nodiscard]] std::vector<LoaderKind> keep_kinds();
 
 /// Reads every byte that was loaded. Errors: `peer_misbehaved` with the first tensor that has other
 /// bytes than were made.

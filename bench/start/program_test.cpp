@@ -31,7 +31,7 @@ double figure_of(const json& document, const std::string& case_name, const std::
 }
 
 TEST_F(BenchStart, EveryCaseHasEverySubject) {
-  const json document = document_of({"--sizes", "8M", "--disk", "as-is"});
+  const json document = document_of({"--sizes", "8M", "--disk", "as-is", "--cases", "weights"});
   expect_contract(document, name_);
   EXPECT_FALSE(document.at("machine").contains("pinned_cpus"));
   Names wanted = {"gantry/plain", "gantry/compressed", "safetensors-mmap",
@@ -70,6 +70,40 @@ TEST_F(BenchStart, AHeldDiskIsACaseOfItsOwnOrHasAReason) {
   } else {
     EXPECT_THAT(subjects.at(name), UnorderedElementsAre("gantry/plain"));  // decoding needs no disk
   }
+}
+
+TEST_F(BenchStart, WorkersHaveACopyEach) {
+  const json document = document_of({"--sizes", "8M", "--cases", "keep"});
+  expect_contract(document, name_);
+  constexpr double kBytes = 8 << 20;
+  const std::map<std::string, double> workers = {{"keep/8 MiB/1 worker", 1},
+                                                 {"keep/8 MiB/2 workers", 2},
+                                                 {"keep/8 MiB/4 workers", 4},
+                                                 {"keep/8 MiB/8 workers", 8}};
+  EXPECT_EQ(subjects_by_case(document, "latency_p50").size(), workers.size());
+  for (const auto& [name, count] : workers) {
+    const auto figure = [&, &name = name](const char* metric) {
+      return figure_of(document, name, "read-copy", metric);
+    };
+    EXPECT_NEAR(figure("throughput"), count * kBytes / figure("latency_p50"), 1e-6) << name;
+    EXPECT_LE(figure("usable_time"), figure("latency_p50")) << name;
+    EXPECT_GE(figure("peak_memory"), count * kBytes) << name;
+    EXPECT_LE(figure("peak_memory"), count * 2 * kBytes) << name;
+  }
+}
+
+TEST_F(BenchStart, EightWorkersAreEightProcesses) {
+  ASSERT_NO_FATAL_FAILURE(
+      begin({"--sizes", "8M", "--cases", "keep", "--rounds", "20"}, "keep/8 MiB/8 workers", 1));
+  std::size_t most = 0;
+  siginfo_t end{};
+  while (end.si_pid == 0) {
+    most = std::max(most, children_of(bench_->pid()).size());
+    ASSERT_EQ(::waitid(P_PID, static_cast<id_t>(bench_->pid()), &end, WEXITED | WNOHANG | WNOWAIT),
+              0);
+  }
+  EXPECT_EQ(bench_->wait().status, 0);
+  EXPECT_EQ(most, 9U);  // and who looks after the files
 }
 
 TEST_F(BenchStart, AFolderInMemoryIsRefused) {

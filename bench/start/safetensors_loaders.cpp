@@ -105,4 +105,8 @@ std::vector<LoaderKind> safetensors_kinds() {
           {kTorchLike, safetensors, true, make_loader<TorchLikeLoader>}};
 }
 
+std::vector<LoaderKind> keep_kinds() {
+  return {{kReadCopy, WeightFile::safetensors, false, make_loader<ReadCopyLoader>}};
+}
+
 }  // namespace gantry::bench

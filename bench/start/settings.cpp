@@ -18,8 +18,9 @@ bool is_named(const std::vector<std::string>& words, std::string_view name) {
 }
 
 Result<std::vector<std::string>> parse_cases(const std::string& text) {
-  return named_subjects(text, {std::string(kLarge.case_name), std::string(kSmall.case_name)},
-                        "case");
+  std::vector<std::string> names;
+  for (const Shape& shape : {kLarge, kSmall, kKeep}) names.emplace_back(shape.case_name);
+  return named_subjects(text, names, "case");
 }
 
 Result<std::vector<std::string>> parse_subjects(const std::string& text) {
@@ -37,10 +38,12 @@ Manual manual(Settings& settings) {
           "Gantry's images, packed and not, from a safetensors file as programs read it, and as "
           "quickly as the disk gives them.",
       .notes =
-          "Each start is a process of its own, its file dropped from the page cache, which "
-          "mincore()\n"
-          "confirms. Every byte is compared with what was made, outside the timed part. Files go\n"
-          "to $TMPDIR, three times the size. --disk 1GB/s and 0.5GB/s are a control group's, and "
+          "Each start is a process of its own. In weights its file is dropped from the page "
+          "cache,\n"
+          "which mincore() confirms, and every byte is compared with what was made, outside the "
+          "timed\n"
+          "part. In keep 1 to 8 workers load from the page cache and read everything. Files go to\n"
+          "$TMPDIR, three times the size. --disk 1GB/s and 0.5GB/s are a control group's, and "
           "take\n"
           "root. There are no --peers: what this is compared with is always there.\n\n"
           "Example: gantry bench start --cases weights/small --sizes 4G --json > start.json",
@@ -50,8 +53,8 @@ Manual manual(Settings& settings) {
       .quick_rounds = 3,
       .sized = "Weights'",
       .own = {
-          option_into(settings.cases, "--cases", "Cases or families of them: weights", "all", "all",
-                      parse_cases),
+          option_into(settings.cases, "--cases", "Cases or families of them: weights, keep", "all",
+                      "all", parse_cases),
           option_into(settings.subjects, "--subjects", "Subjects or families of them: gantry,limit",
                       "all", "all", parse_subjects),
           choice_into(
@@ -70,6 +73,11 @@ bool Settings::wants(std::string_view subject) const noexcept {
 std::string case_of(const Shape& shape, Bytes bytes, const Disk& disk) {
   const std::string name = fmt::format("{}/{}", shape.case_name, format_size(bytes));
   return disk.bytes_per_second == 0 ? name : fmt::format("{}@{}", name, disk.name);
+}
+
+std::string case_of(Bytes bytes, unsigned workers) {
+  return fmt::format("{}/{}/{} worker{}", kKeep.case_name, format_size(bytes), workers,
+                     workers == 1 ? "" : "s");
 }
 
 }  // namespace gantry::bench

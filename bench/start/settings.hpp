@@ -1,5 +1,6 @@
 #pragma once  // bench/start/settings.hpp: what a run of this benchmark was asked for.
 
+#include <array>
 #include <string>
 #include <vector>
 
@@ -25,6 +26,9 @@ struct Shape {
 };
 inline constexpr Shape kLarge{"weights/large", 16};
 inline constexpr Shape kSmall{"weights/small", 20'000};
+/// Several workers load the same, which is in the page cache.
+inline constexpr Shape kKeep{"keep", 16};
+inline constexpr std::array kKeepWorkers = {1U, 2U, 4U, 8U};
 
 /// How quick the disk is that it comes from.
 struct Disk {
@@ -37,6 +41,8 @@ inline constexpr Disk kHalfGb{"0.5GB/s", 500'000'000};
 
 /// "weights/large/1 GiB", "weights/large/1 GiB@1GB/s".
 [[nodiscard]] std::string case_of(const Shape& shape, Bytes bytes, const Disk& disk);
+/// "keep/1 GiB/2 workers".
+[[nodiscard]] std::string case_of(Bytes bytes, unsigned workers);
 
 /// What this benchmark says of itself, and its options, which put what they are told into
 /// `settings`.
@@ -45,6 +51,7 @@ inline constexpr Disk kHalfGb{"0.5GB/s", 500'000'000};
 // Metrics of this benchmark, beside those of all.
 inline constexpr std::string_view kCpuTime = "cpu_time";        ///< Of all threads, in ns.
 inline constexpr std::string_view kPeakMemory = "peak_memory";  ///< Of the process, in bytes.
+inline constexpr std::string_view kUsableTime = "usable_time";  ///< Until a worker has it, in ns.
 
 /// Runs every case. Errors: a start that failed or gave other bytes, a file that cannot be made
 /// cold, `interrupted`. A disk that cannot be held, and limit/o-direct where there is no such

@@ -96,7 +96,7 @@ const std::vector<Call> kWrong = {
     {"pipeline", {"--device-memory", "much"}, {"--device-memory: size 'much'"}},
     {"pipeline", {"--trace"}, {"--trace"}},
     {"start", {"--peers"}, {"--peers: there is no such option"}},
-    {"start", {"--cases", "keep"}, {"no case 'keep'", "there are: weights/large, weights/small"}},
+    {"start", {"--cases", "heap"}, {"no case 'heap'", "weights/large, weights/small, keep"}},
     {"start", {"--subjects", "pigeon"}, {"no subject 'pigeon'", "there are: gantry/plain"}},
     {"start", {"--disk", "2GB/s"}, {"no disk '2GB/s'", "there are: as-is, 1GB/s, 0.5GB/s"}},
 };
