@@ -21,8 +21,8 @@ bool wait_until(std::condition_variable& moved, std::unique_lock<std::mutex>& lo
   return true;
 }
 
-// Measured: docs/mechanisms/files.md. Nobody copies, so pieces need not fit a cache.
-constexpr Bytes kDirectBytes = Bytes{1} << 20;
+// Measured: docs/results/start.md. Nobody copies, so pieces need not fit a cache.
+constexpr Bytes kDirectBytes = Bytes{4} << 20;
 
 std::string text_of(const FileTransfer& transfer) {
   return fmt::format("{} {}: {} bytes from offset {} on",

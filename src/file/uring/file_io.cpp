@@ -19,9 +19,10 @@ namespace {
 // Measured: docs/results/pipeline-files.md.
 constexpr Bytes kReadBytes = Bytes{512} << 10;
 constexpr Bytes kWriteBytes = Bytes{8} << 20;
-constexpr unsigned kMostFlights = 8;
+constexpr unsigned kMostFlights = 16;  // direct
+constexpr unsigned kMostBuffered = 8;
 constexpr unsigned kMissesFollow = 64;
-static_assert(kMostFlights <= FileWork::kMostUnderWay);
+static_assert(kMostFlights <= FileWork::kMostUnderWay && kMostBuffered <= kMostFlights);
 constexpr unsigned kEntries = 64;  // all pieces, as many cancellations, wake-up socket, pause
 
 /// What a completion belongs to: a flight's number, or one of these.
@@ -119,14 +120,14 @@ class Service {
   void start() {
     std::size_t free = 0;
     for (auto at = works_.begin(); at != works_.end();) {
-      while (free < flights_.size()) {
+      const bool is_direct = (*at)->transfer().file->alignment() > 1;
+      while (free < (is_direct ? flights_.size() : kMostBuffered)) {
         if (flights_[free].work != nullptr) {
           ++free;
           continue;
         }
         const auto piece = (*at)->next();
         if (!piece) break;
-        const bool is_direct = (*at)->transfer().file->alignment() > 1;
         send(free, *at, *piece, !is_direct && tries_cache());
       }
       const auto work = at++;
@@ -241,7 +242,7 @@ class UringFileIo final : public FileIo {
   explicit UringFileIo(std::shared_ptr<FileIo> writer) noexcept : writer_(std::move(writer)) {}
   std::string_view name() const noexcept override { return "io_uring"; }
   std::string about() const override {
-    return fmt::format("io_uring: {} reads of {} KiB in flight; writes by {}", kMostFlights,
+    return fmt::format("io_uring: {} reads of {} KiB in flight; writes by {}", kMostBuffered,
                        kReadBytes >> 10, writer_->about());
   }
   Result<std::unique_ptr<FileLane>> open_lane(FileTransfer::Kind serving) override {

@@ -130,7 +130,7 @@ Result<void> ImageLoading::State::start() {
   for (std::size_t i = 0; i < workers; ++i) {
     GANTRY_ASSIGN(std::unique_ptr<FileLane> lane, io->open_lane());
     lanes.push_back(std::move(lane));
-    for (std::size_t k = 0; is_packed && k < LoadWorker::kAhead; ++k) {
+    for (std::size_t k = 0; is_packed && k < LoadWorker::kAheadPacked; ++k) {
       GANTRY_ASSIGN(LoadMemory buffer, take_memory(options.pool, kImageChunkBytes));
       buffers.push_back(std::move(buffer));
     }

@@ -16,7 +16,10 @@ Bytes up_to_multiple(Bytes bytes, Bytes of) noexcept {
 }  // namespace
 
 LoadWorker::LoadWorker(ImageLoading::State& state, std::size_t number) noexcept
-    : state_(state), lane_(*state.lanes[number]), first_slot_(number * kAhead) {}
+    : state_(state),
+      lane_(*state.lanes[number]),
+      ahead_(state.buffers.empty() ? kAheadInPlace : kAheadPacked),
+      first_slot_(number * kAheadPacked) {}
 
 void LoadWorker::run() {
   if (auto done = guarded([&] { return work(); }); !done) state_.end(std::move(done).error());
@@ -24,7 +27,7 @@ void LoadWorker::run() {
 
 Result<void> LoadWorker::work() {
   for (;;) {
-    while (flights_.size() < kAhead) {
+    while (flights_.size() < ahead_) {
       GANTRY_ASSIGN(const bool has_begun, begin_next());
       if (!has_begun) break;
     }
@@ -47,7 +50,7 @@ Result<bool> LoadWorker::begin_next() {
   if (facts.coding.codec == Codec::none) {
     to = state_.place_of(*chunk, bytes);
   } else {
-    to = state_.buffers[first_slot_ + begun_++ % kAhead];
+    to = state_.buffers[first_slot_ + begun_++ % kAheadPacked];
     to.bytes = to.bytes.first(bytes);
   }
   GANTRY_ASSIGN(const Ticket ticket, lane_.submit({FileTransfer::Kind::read, state_.file,

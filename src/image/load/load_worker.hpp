@@ -10,8 +10,9 @@ namespace gantry {
 /// One of the threads of a loading. While it unpacks a chunk, the next ones are on their way.
 class LoadWorker {
  public:
-  /// Chunks that are read at a time, by each worker.
-  static constexpr std::size_t kAhead = 2;
+  /// Chunks that are read at a time, by each worker: into their places, or into a buffer each.
+  static constexpr std::size_t kAheadInPlace = 16;
+  static constexpr std::size_t kAheadPacked = 4;
 
   LoadWorker(ImageLoading::State& state, std::size_t number) noexcept;
   void run();
@@ -28,6 +29,7 @@ class LoadWorker {
 
   ImageLoading::State& state_;
   FileLane& lane_;
+  const std::size_t ahead_;
   const std::size_t first_slot_;
   std::size_t begun_ = 0;
   std::deque<Flight> flights_;
