@@ -40,6 +40,20 @@ struct GANTRY_API LoadReport {
   [[nodiscard]] std::string text() const;  ///< All of it, its rates, and what bounded them.
 };
 
+/// What a loading would take.
+struct GANTRY_API LoadEstimate {
+  std::chrono::nanoseconds time{};         ///< From load_image() until all of it is there.
+  LoadReport sample;                       ///< What was loaded to find that out.
+  [[nodiscard]] std::string text() const;  ///< Both.
+};
+
+/// Loads an eighth of what load_image() would, at most 512 MiB, spread over the image, and forgets
+/// it: so what bounds it here and now is in it, be it disk, page cache, unpacking or others who use
+/// them. Images of up to 128 MiB are loaded whole. Takes no pool's memory: making pages is counted.
+/// Errors: as load_image() and ImageLoading::wait().
+[[nodiscard]] GANTRY_API Result<LoadEstimate> estimate_load(const Image& image,
+                                                            const LoadOptions& options = {});
+
 class ImageLoading;
 
 /// Begins to load. The file is read past the page cache where that can be; an image that is not

@@ -15,6 +15,9 @@ namespace gantry {
 namespace {
 
 constexpr unsigned kMostWorkers = 8;
+// Of chunks, for an estimate: more than are under way at a time, and no more than half a second's.
+constexpr unsigned kLeastSample = 32;
+constexpr unsigned kMostSample = 128;
 
 Bytes up_to_border(Bytes bytes) noexcept {
   return (bytes + kImageBorder - 1) / kImageBorder * kImageBorder;
@@ -59,10 +62,20 @@ ImageLoading::State::~State() {
   }
 }
 
-Result<void> ImageLoading::State::prepare(const Image& image) {
+Result<void> ImageLoading::State::prepare(const Image& image, std::optional<double> share) {
   GANTRY_TRY(open_file(image));
   GANTRY_TRY(lay_order());
+  all_chunks_ = order_.size();
+  if (share) thin_out(*share);
   return take_places();
+}
+
+void ImageLoading::State::thin_out(double share) {
+  const auto all = static_cast<double>(all_chunks_);
+  const auto wanted = std::clamp(all * share, double{kLeastSample}, double{kMostSample});
+  const auto sample = std::min(all_chunks_, static_cast<std::size_t>(wanted));
+  for (std::size_t i = 0; i < sample; ++i) order_[i] = order_[i * all_chunks_ / sample];
+  order_.resize(sample);
 }
 
 // The image's file, whatever has its name by now.
@@ -168,6 +181,7 @@ void ImageLoading::State::there(std::size_t chunk, std::chrono::nanoseconds wait
     report_.stored_bytes += chunks[chunk].stored_bytes;
     report_.waited += waited;
     report_.unpacked += unpacked;
+    when_.push_back(std::chrono::steady_clock::now() - began_);
     if (++there_ == order_.size()) report_.elapsed = std::chrono::steady_clock::now() - began_;
   }
   moved_.notify_all();
@@ -248,6 +262,16 @@ Result<void> ImageLoading::State::wait_for_all(Deadline deadline) {
         "allow more time");
   if (!is_whole()) return tl::unexpected(*error_);
   return {};
+}
+
+// The first third is how it begins; at the rate of what comes after it all others would have come.
+std::chrono::nanoseconds ImageLoading::State::time_of_all() {
+  const std::lock_guard lock(mutex_);
+  if (when_.size() == all_chunks_) return report_.elapsed;
+  const std::size_t first = when_.size() / 3;
+  const auto rate = (when_.back() - when_[first]) / static_cast<double>(when_.size() - 1 - first);
+  return when_.back() + std::chrono::duration_cast<std::chrono::nanoseconds>(
+                            rate * static_cast<double>(all_chunks_ - when_.size()));
 }
 
 LoadReport ImageLoading::State::report() {

@@ -27,8 +27,9 @@ struct GANTRY_LOCAL ImageLoading::State {
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
-  /// Opens the file, takes memory and lays the order down.
-  [[nodiscard]] Result<void> prepare(const Image& image);
+  /// Opens the file, takes memory and lays the order down: of all chunks, or of so many of them,
+  /// spread evenly.
+  [[nodiscard]] Result<void> prepare(const Image& image, std::optional<double> share = {});
   /// Starts the workers, each with a lane of its own.
   [[nodiscard]] Result<void> start();
 
@@ -55,11 +56,14 @@ struct GANTRY_LOCAL ImageLoading::State {
   [[nodiscard]] Result<LoadedTensor> wait_for(std::string_view tensor, Deadline deadline);
   [[nodiscard]] Result<void> wait_for_all(Deadline deadline);
   [[nodiscard]] LoadReport report();
+  /// Of a loading of some chunks that has ended well: what all would have taken.
+  [[nodiscard]] std::chrono::nanoseconds time_of_all();
 
  private:
   [[nodiscard]] Result<void> open_file(const Image& image);
   [[nodiscard]] Result<void> take_places();
   [[nodiscard]] Result<void> lay_order();
+  void thin_out(double share);
   [[nodiscard]] Result<const ImageTensor*> find(std::string_view tensor) const;
   [[nodiscard]] std::pair<std::size_t, std::size_t> chunks_of(const ImageTensor& tensor) const;
   template <class IsSo>
@@ -70,13 +74,15 @@ struct GANTRY_LOCAL ImageLoading::State {
   std::vector<bool> is_wanted_;     // partitions
   std::vector<LoadMemory> places_;  // of partitions; those that are not loaded have none
   std::vector<std::size_t> order_;  // of chunks
+  std::size_t all_chunks_ = 0;      // that are wanted, in order_ or not
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
 
   std::mutex mutex_;
   std::condition_variable moved_;
-  std::size_t taken_ = 0;       // of order_
-  std::size_t there_ = 0;       // how many
-  std::vector<bool> is_there_;  // chunks
+  std::size_t taken_ = 0;                       // of order_
+  std::size_t there_ = 0;                       // how many
+  std::vector<bool> is_there_;                  // chunks
+  std::vector<std::chrono::nanoseconds> when_;  // each was there, since began_
   std::optional<Error> error_;
   LoadReport report_;
 };

@@ -13,6 +13,8 @@ tl::unexpected<Error> of_the_parent() {
               "load the image in this process");
 }
 
+constexpr double kSampledShare = 0.125;
+
 double gb_per_s(Bytes bytes, std::chrono::nanoseconds time) {
   return time.count() > 0 ? static_cast<double>(bytes) / Seconds(time).count() / 1e9 : 0;
 }
@@ -28,6 +30,10 @@ std::string LoadReport::text() const {
       gb_per_s(raw_bytes, elapsed), static_cast<double>(stored_bytes) / (1 << 20), way,
       gb_per_s(stored_bytes, elapsed), gb_per_s(raw_bytes, unpacked), workers);
   return text + (waited >= unpacked ? "; the disk bounded it" : "; unpacking bounded it");
+}
+
+std::string LoadEstimate::text() const {
+  return fmt::format("{:.3f} s, by a sample: {}", Seconds(time).count(), sample.text());
 }
 
 ImageLoading::ImageLoading(std::shared_ptr<State> state) noexcept : state_(std::move(state)) {}
@@ -67,6 +73,21 @@ Result<ImageLoading> load_image(const Image& image, const LoadOptions& options) 
     GANTRY_TRY(loading.state_->prepare(image));
     GANTRY_TRY(loading.state_->start());
     return loading;
+  });
+}
+
+Result<LoadEstimate> estimate_load(const Image& image, const LoadOptions& options) {
+  return guarded([&]() -> Result<LoadEstimate> {
+    LoadOptions own = options;
+    own.pool.reset();
+    ImageLoading::State sample(image, own);
+    GANTRY_TRY(sample.prepare(image, kSampledShare));
+    GANTRY_TRY(sample.start());
+    if (auto done = sample.wait_for_all(Deadline::never()); !done) {
+      sample.end(done.error());  // its threads end before they are waited for
+      return tl::unexpected(done.error());
+    }
+    return LoadEstimate{sample.time_of_all(), sample.report()};
   });
 }
 

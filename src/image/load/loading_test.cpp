@@ -71,6 +71,34 @@ class Loads : public testing::Test {
   std::string path_ = folder_.file("model.gimg");
 };
 
+// What it says is compared with loads in bench/start; here, what it does.
+TEST_F(Loads, AnEstimateLoadsAPartAndSaysWhatBoundsIt) {
+  Content content;
+  for (int i = 0; i < 40; ++i)
+    content.add(test::tensor("t" + std::to_string(i), types::u8, {4 << 20}));
+  const Image image = packed(content);
+  const auto estimate = estimate_load(image);
+  ASSERT_TRUE(estimate) << to_string(estimate.error());
+  EXPECT_EQ(estimate->sample.raw_bytes, Bytes{32} * kImageChunkBytes);
+  EXPECT_GT(estimate->time, estimate->sample.elapsed);  // by the time of eight chunks
+  EXPECT_THAT(estimate->text(), HasSubstr("by a sample: 128.0 MiB"));
+  const Image parts = packed(large_content());
+  const auto part = estimate_load(parts, {.partitions = {1}});
+  ASSERT_TRUE(part) << to_string(part.error());
+  EXPECT_EQ(part->sample.raw_bytes, parts.partitions()[1].bytes);
+  EXPECT_EQ(part->time, part->sample.elapsed);  // it loaded all
+  EXPECT_EQ(estimate_load(image, {.partitions = {1}}).error().code, Code::invalid_argument);
+  EXPECT_EQ(estimate_load(image, {.deadline = Deadline::now()}).error().code, Code::timed_out);
+}
+
+TEST_F(Loads, AnEstimateOfADamagedImageSaysSo) {
+  const Image image = packed(large_content());
+  Data bytes = test::read_file(path_);
+  bytes[bytes.size() / 2] ^= std::byte{1};
+  test::write_file(path_, bytes);
+  EXPECT_THAT(to_string(estimate_load(image).error()), HasSubstr("chunk"));
+}
+
 TEST_F(Loads, EveryByteOfEveryCodecWithAndWithoutAPool) {
   const Content content = large_content();
   for (const auto& codec : list_codecs()) std::printf("%s: %d\n", codec.name.c_str(), codec.usable);

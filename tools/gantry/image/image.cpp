@@ -1,6 +1,9 @@
 // gantry image: what an image holds, whether it is whole, and its tensors as files.
 #include <fmt/format.h>
 
+#include <gantry/image/loading.hpp>
+#include <gantry/runtime.hpp>
+
 #include "channel_view.hpp"
 #include "commands.hpp"
 #include "errors.hpp"
@@ -36,6 +39,16 @@ Result<void> verify(const ImageCommand& command) {
   return print(image_facts(*image));
 }
 
+Result<void> estimate(const ImageCommand& command) {
+  const auto image = Image::open(command.file);
+  if (!image) return tl::unexpected(image.error());
+  LoadOptions options;
+  if (auto io = make_file_io("io_uring")) options.file_io = *io;
+  const auto said = estimate_load(*image, options);
+  if (!said) return tl::unexpected(said.error());
+  return print(fmt::format("{}: loads in {}\n", command.file, said->text()));
+}
+
 Result<void> extract_tensors(const ImageCommand& command) {
   auto interrupt = Interrupt::create();  // before any thread
   if (!interrupt) return tl::unexpected(interrupt.error());
@@ -57,7 +70,7 @@ Result<void> extract_tensors(const ImageCommand& command) {
 
 void add_image(CLI::App& app, int& exit_code) {
   auto* const image = app.add_subcommand(
-      "image", "List, verify or extract the tensors of an image that gantry pack made");
+      "image", "List, verify, time or extract the tensors of an image that gantry pack made");
   image->require_subcommand(1);
   const auto add = [&](const std::string& name, const std::string& what, const char* example,
                        Result<void> (*run)(const ImageCommand&)) {
@@ -74,6 +87,7 @@ void add_image(CLI::App& app, int& exit_code) {
   const auto [listed, shown] = add("ls", "List its tensors", "model.gimg --json", &list);
   listed->add_flag("--json", shown->as_json, "One JSON document instead of a table");
   add("verify", "Read it whole: is every bit as it was packed?", "model.gimg", &verify);
+  add("estimate", "How long would loading it take? Loads an eighth of it", "model.gimg", &estimate);
   const auto [extracted, wanted] =
       add("extract", "Write its tensors to files", "model.gimg back.safetensors", &extract_tensors);
   extracted
