@@ -25,7 +25,7 @@ struct WeightTensor {
 enum class WeightFile : std::uint8_t {
   safetensors,
   plain,   ///< An image, not packed.
-  packed,  ///< An image, as `gantry pack --codec auto` packs it.
+  packed,  ///< An image, as `gantry pack --codec smallest` packs it.
 };
 
 /// bf16 numbers around 0, whose deviation is 0.01 to 0.04 and differs from tensor to tensor. The

@@ -16,7 +16,10 @@ namespace {
 
 using nlohmann::ordered_json;
 using ::testing::AllOf;
+using ::testing::ContainsRegex;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
 
 struct Entry {
@@ -106,7 +109,7 @@ std::vector<Entry> every_type() {
 TEST_F(Pack, SafetensorsComeBackByEveryCodec) {
   const std::string model = safetensors_of(every_type());
   write("a.safetensors", model);
-  for (const char* codec : {"none", "lz4", "zstd", "zstd:9", "deflate", "auto"})
+  for (const char* codec : {"none", "lz4", "zstd", "zstd:9", "deflate", "smallest", "auto"})
     for (const bool planes : {false, true}) {
       std::vector<std::string> words{"pack", "a.safetensors", "a.gimg", "--codec", codec};
       if (planes) words.emplace_back("--planes");
@@ -115,6 +118,23 @@ TEST_F(Pack, SafetensorsComeBackByEveryCodec) {
       expect_done({"image", "extract", "a.gimg", "back.safetensors"});
       EXPECT_EQ(read("back.safetensors"), model) << codec << planes;
     }
+}
+
+TEST_F(Pack, AutoTriesBothWaysAndSaysWhatCameOfIt) {
+  const std::string bytes = std::string(20 << 20, 'x') + random_bytes(20 << 20);
+  write("a.bin", bytes);
+  const Ended ended = done({"pack", "a.bin", "a.gimg", "--codec", "auto"});
+  EXPECT_EQ(ended.status, 0) << ended.errors;
+  EXPECT_THAT(ended.errors, ContainsRegex("gantry: auto: (packed|as it is): its first 40 MiB load "
+                                          "in [0-9.]+ s packed, [0-9.]+ s as they are, here\n"));
+  const bool is_packed = ended.errors.find("auto: packed") != std::string::npos;
+  EXPECT_EQ(fs::file_size(path("a.gimg")) < bytes.size(), is_packed);
+  EXPECT_THAT(files_.entries(), ElementsAre("a.bin", "a.gimg"));
+  expect_done({"image", "extract", "a.gimg", "back"});
+  EXPECT_TRUE(read("back/a.bin") == bytes);
+  write("small.bin", random_bytes(1 << 20));
+  EXPECT_THAT(done({"pack", "small.bin", "small.gimg", "--codec", "auto"}).errors,
+              Not(HasSubstr("auto")));
 }
 
 TEST_F(Pack, FilesOfNumpyComeBack) {

@@ -9,6 +9,7 @@
 #include "channel_view.hpp"
 #include "commands.hpp"
 #include "errors.hpp"
+#include "image/codec_choice.hpp"
 #include "image/image_view.hpp"
 #include "image/pack_inputs.hpp"
 #include "interrupt.hpp"
@@ -21,6 +22,7 @@ namespace {
 constexpr auto kReplaced = nlohmann::json::error_handler_t::replace;  // what is no UTF-8
 
 struct CodecChoice {
+  bool by_rates = false;  ///< `codec` is decided when the tensors are known.
   std::optional<Codec> codec = Codec::none;
   int level = 0;
 };
@@ -36,7 +38,8 @@ struct PackOptions {
 };
 
 Result<CodecChoice> parse_codec(std::string_view text) {
-  if (text == "auto") return CodecChoice{std::nullopt, 0};
+  if (text == "auto") return CodecChoice{true, {}, 0};
+  if (text == "smallest") return CodecChoice{false, std::nullopt, 0};
   const std::size_t colon = std::min(text.find(':'), text.size());
   CodecChoice choice;
   for (const Codec one : {Codec::none, Codec::lz4, Codec::zstd, Codec::deflate})
@@ -50,7 +53,7 @@ Result<CodecChoice> parse_codec(std::string_view text) {
       return choice;
     }
   return refuse(fmt::format("'{}' is no codec", text),
-                "there are none, lz4, zstd, zstd:LEVEL, deflate and auto");
+                "there are none, lz4, zstd, zstd:LEVEL, deflate, smallest and auto");
 }
 
 Result<std::optional<DataType>> parse_as(std::string_view text) {
@@ -106,6 +109,12 @@ Result<void> split_into(std::vector<ImageTensor>& tensors, unsigned partitions) 
   return {};
 }
 
+Result<void> read_unless(const Interrupt& interrupt, InputReader& reader, std::size_t index,
+                         Bytes at, ByteSpan into) {
+  if (interrupt.raised()) return refuse("interrupted", {}, Code::interrupted);
+  return reader.read(index, at, into);
+}
+
 Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
                         const std::vector<std::string>& from, const Interrupt& interrupt) {
   auto inputs = gather_inputs(from, options.described);
@@ -118,15 +127,23 @@ Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
   if (auto done = split_into(tensors, options.split); !done) return tl::unexpected(done.error());
   Bytes all = 0, done = 0;
   for (const ImageTensor& one : tensors) all += one.bytes;
+  CodecChoice codec = options.codec;
+  if (codec.by_rates) {
+    auto decided = decide_codec(to, tensors, [&](std::size_t index, Bytes at, ByteSpan into) {
+      return read_unless(interrupt, *reader, index, at, into);
+    });
+    if (!decided) return tl::unexpected(decided.error());
+    codec.codec = decided->codec;
+    if (!decided->why.empty()) note(decided->why);
+  }
   Progress progress("packing");
   const bool shows = !options.as_json || progress.is_drawn();
-  return write_image(to, tensors, {options.codec.codec, options.codec.level, options.planes},
+  return write_image(to, tensors, {codec.codec, codec.level, options.planes},
                      [&](std::size_t index, Bytes at, ByteSpan into) -> Result<void> {
-                       if (interrupt.raised()) return refuse("interrupted", {}, Code::interrupted);
                        if (shows)
                          progress.show(to, static_cast<double>(done) / static_cast<double>(all));
                        done += into.size();
-                       return reader->read(index, at, into);
+                       return read_unless(interrupt, *reader, index, at, into);
                      });
 }
 
@@ -172,7 +189,7 @@ void add_pack(CLI::App& app, int& exit_code) {
       ->expected(1)
       ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
   add_parsed(*command, "--codec", options->codec, &parse_codec, "CODEC",
-             "none, lz4, zstd[:LEVEL], deflate[:LEVEL] or auto (default none)");
+             "none, lz4, zstd[:LEVEL], deflate[:LEVEL], smallest or auto (default none)");
   command->add_flag("--planes", options->planes,
                     "Split numbers of 2 or 4 bytes into planes before they are packed");
   add_parsed(*command, "--split", options->split, &parse_split, "NUMBER",
@@ -181,8 +198,9 @@ void add_pack(CLI::App& app, int& exit_code) {
              "Convert floating-point numbers to this type");
   command->add_flag("--json", options->as_json, "One JSON document instead of a line");
   command->footer(
-      "A chunk of 4 MiB that gains less than 5 % is stored as it is. auto takes lz4 or\n"
-      "zstd for each chunk, in planes if that helps, or none.\n"
+      "A chunk of 4 MiB that gains less than 5 % is stored as it is. smallest takes lz4\n"
+      "or zstd for each chunk, in planes if that helps, or none. auto is smallest if that\n"
+      "loads quicker on this machine and disk, else none, and says so: it tries both.\n"
       "Example: gantry pack model.safetensors model.gimg --codec auto\n"
       "Example: gantry pack w.bin w.gimg --tensor \"q=f32[2,3]\" --as bf16");
   command->callback([options, &exit_code] {

@@ -1,0 +1,84 @@
+#include "image/codec_choice.hpp"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <gantry/image/loading.hpp>
+#include <gantry/runtime.hpp>
+
+namespace gantry::cli {
+namespace {
+
+constexpr Bytes kSample = 32 * kImageChunkBytes;  // that estimate_load() loads whole
+// Below this an image is there within milliseconds either way.
+constexpr Bytes kWorthAsking = 4 * kImageChunkBytes;
+// A choice that gains less is noise, and packing takes its time.
+constexpr double kWorthPacking = 1.02;
+
+/// The first tensors, the last of them cut.
+std::vector<ImageTensor> first_of(const std::vector<ImageTensor>& tensors) {
+  std::vector<ImageTensor> sample;
+  Bytes left = kSample;
+  for (const ImageTensor& one : tensors) {
+    if (one.bytes > left) {
+      const Bytes bits = Bytes{one.tensor.type.bits} * one.tensor.type.lanes;
+      const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(left * 8 / bits)};
+      if (shape[0] > 0)
+        sample.push_back({one.name, Tensor::dense(one.tensor.type, shape), 0, 0, 0});
+      break;
+    }
+    sample.push_back({one.name, one.tensor, 0, 0, 0});
+    left -= one.bytes;
+  }
+  return sample;
+}
+
+/// The file has a name only as long as it takes to open it.
+Result<std::chrono::nanoseconds> time_of(const std::string& path,
+                                         const std::vector<ImageTensor>& sample,
+                                         const ImageOptions& how, const ImageSource& source) {
+  const auto written = write_image(path, sample, how, source);
+  if (!written) return tl::unexpected(written.error());
+  const auto image = Image::open(path);
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  if (!image) return tl::unexpected(image.error());
+  LoadOptions options;
+  if (auto io = make_file_io("io_uring")) options.file_io = *io;
+  auto best = std::chrono::nanoseconds::max();
+  for (int round = 0; round < 3; ++round) {
+    const auto estimate = estimate_load(*image, options);
+    if (!estimate) return tl::unexpected(estimate.error());
+    best = std::min(best, estimate->time);
+  }
+  return best;
+}
+
+}  // namespace
+
+Result<CodecDecision> decide_codec(const std::string& to, const std::vector<ImageTensor>& tensors,
+                                   const ImageSource& source) {
+  Bytes all = 0;
+  for (const ImageTensor& one : tensors) all += one.bytes;
+  if (all < kWorthAsking) return CodecDecision{};
+  const std::vector<ImageTensor> sample = first_of(tensors);
+  if (sample.empty()) return CodecDecision{};
+  const std::string path = fmt::format("{}.partial-{}", to, ::getpid());
+  const auto plain = time_of(path, sample, {.codec = Codec::none}, source);
+  if (!plain) return tl::unexpected(plain.error());
+  const auto packed = time_of(path, sample, {.codec = std::nullopt}, source);
+  if (!packed) return tl::unexpected(packed.error());
+  using Seconds = std::chrono::duration<double>;
+  const double plain_s = Seconds(*plain).count(), packed_s = Seconds(*packed).count();
+  const bool is_packed = plain_s > packed_s * kWorthPacking;
+  return CodecDecision{
+      is_packed ? std::nullopt : std::optional(Codec::none),
+      fmt::format("auto: {}: its first {} MiB load in {:.3f} s packed, {:.3f} s as they are, here",
+                  is_packed ? "packed" : "as it is", std::min(all, kSample) >> 20, packed_s,
+                  plain_s)};
+}
+
+}  // namespace gantry::cli
