@@ -15,8 +15,10 @@ namespace {
 constexpr Bytes kSample = 32 * kImageChunkBytes;  // that estimate_load() loads whole
 // Below this an image is there within milliseconds either way.
 constexpr Bytes kWorthAsking = 4 * kImageChunkBytes;
-// A choice that gains less is noise, and packing takes its time.
-constexpr double kWorthPacking = 1.02;
+// What gains less is noise, and packing takes its time.
+constexpr double kWorthPacking = 1.05;
+constexpr int kRounds = 5;
+constexpr double kNever = 1e9;  // seconds
 
 /// The first tensors, the last of them cut.
 std::vector<ImageTensor> first_of(const std::vector<ImageTensor>& tensors) {
@@ -37,24 +39,28 @@ std::vector<ImageTensor> first_of(const std::vector<ImageTensor>& tensors) {
 }
 
 /// The file has a name only as long as it takes to open it.
-Result<std::chrono::nanoseconds> time_of(const std::string& path,
-                                         const std::vector<ImageTensor>& sample,
-                                         const ImageOptions& how, const ImageSource& source) {
+Result<Image> write_sample(const std::string& path, const std::vector<ImageTensor>& sample,
+                           const ImageOptions& how, const ImageSource& source) {
   const auto written = write_image(path, sample, how, source);
   if (!written) return tl::unexpected(written.error());
-  const auto image = Image::open(path);
+  auto image = Image::open(path);
   std::error_code ignored;
   std::filesystem::remove(path, ignored);
-  if (!image) return tl::unexpected(image.error());
+  return image;
+}
+
+/// Of each image, in turns: the least of several.
+Result<std::array<double, 2>> seconds_of(const std::array<const Image*, 2>& images) {
   LoadOptions options;
   if (auto io = make_file_io("io_uring")) options.file_io = *io;
-  auto best = std::chrono::nanoseconds::max();
-  for (int round = 0; round < 3; ++round) {
-    const auto estimate = estimate_load(*image, options);
-    if (!estimate) return tl::unexpected(estimate.error());
-    best = std::min(best, estimate->time);
-  }
-  return best;
+  std::array<double, 2> least{kNever, kNever};
+  for (int round = 0; round < kRounds; ++round)
+    for (std::size_t i = 0; i < images.size(); ++i) {
+      const auto estimate = estimate_load(*images[i], options);
+      if (!estimate) return tl::unexpected(estimate.error());
+      least[i] = std::min(least[i], std::chrono::duration<double>(estimate->time).count());
+    }
+  return least;
 }
 
 }  // namespace
@@ -67,12 +73,13 @@ Result<CodecDecision> decide_codec(const std::string& to, const std::vector<Imag
   const std::vector<ImageTensor> sample = first_of(tensors);
   if (sample.empty()) return CodecDecision{};
   const std::string path = fmt::format("{}.partial-{}", to, ::getpid());
-  const auto plain = time_of(path, sample, {.codec = Codec::none}, source);
+  const auto plain = write_sample(path, sample, {.codec = Codec::none}, source);
   if (!plain) return tl::unexpected(plain.error());
-  const auto packed = time_of(path, sample, {.codec = std::nullopt}, source);
+  const auto packed = write_sample(path, sample, {.codec = std::nullopt}, source);
   if (!packed) return tl::unexpected(packed.error());
-  using Seconds = std::chrono::duration<double>;
-  const double plain_s = Seconds(*plain).count(), packed_s = Seconds(*packed).count();
+  const auto seconds = seconds_of({&*plain, &*packed});
+  if (!seconds) return tl::unexpected(seconds.error());
+  const auto [plain_s, packed_s] = *seconds;
   const bool is_packed = plain_s > packed_s * kWorthPacking;
   return CodecDecision{
       is_packed ? std::nullopt : std::optional(Codec::none),
