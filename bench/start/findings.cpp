@@ -58,8 +58,9 @@ void add_findings(Report& report, const Settings& settings) {
     ratios.of_cases(small, large, kPlain, Bar::at_least(0.9), kThroughput);
     for (const Shape& shape : {kLarge, kSmall}) {
       const std::string held = case_of(shape, bytes, kOneGb);
-      in_case(case_of(shape, bytes, kAsIs), kCompressed, kPlain, Bar::at_least(0.95));
+      in_case(case_of(shape, bytes, kAsIs), kAuto, kPlain, Bar::at_least(0.95));
       in_case(held, kCompressed, kPlain, Bar::at_least(1.3));
+      in_case(held, kAuto, kPlain, Bar::at_least(1.3));
       in_case(held, kPlain, kDirect, Bar::none());
       for (const Disk& disk : {kOneGb, kHalfGb})  // whether it was held, but for a first burst
         if (const Row* const row = report.find(case_of(shape, bytes, disk), kDirect, kThroughput))

@@ -11,6 +11,7 @@ namespace gantry::bench {
 
 inline constexpr std::string_view kPlain = "gantry/plain";
 inline constexpr std::string_view kCompressed = "gantry/compressed";
+inline constexpr std::string_view kAuto = "gantry/auto";
 inline constexpr std::string_view kMmap = "safetensors-mmap";
 inline constexpr std::string_view kReadCopy = "read-copy";
 inline constexpr std::string_view kTorchLike = "torch-like";

@@ -34,7 +34,7 @@ TEST_F(BenchStart, EveryCaseHasEverySubject) {
   const json document = document_of({"--sizes", "8M", "--disk", "as-is", "--cases", "weights"});
   expect_contract(document, name_);
   EXPECT_FALSE(document.at("machine").contains("pinned_cpus"));
-  Names wanted = {"gantry/plain", "gantry/compressed", "safetensors-mmap",
+  Names wanted = {"gantry/plain", "gantry/compressed", "gantry/auto", "safetensors-mmap",
                   "read-copy",    "torch-like",        "limit/decode"};
   if (!is_skipped(document, "limit/o-direct in weights/large/8 MiB"))
     wanted.insert("limit/o-direct");
