@@ -1,20 +1,12 @@
 #include "image/load/load_state.hpp"
 
-#include <fcntl.h>
-
 #include <algorithm>
 
-#include "base/block_signals.hpp"
-#include "base/disown.hpp"
-#include "base/numa_nodes.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
-#include "image/load/load_worker.hpp"
 
 namespace gantry {
 namespace {
 
-constexpr unsigned kMostWorkers = 8;
 // Of chunks, for an estimate: more than are under way at a time, and no more than half a second's.
 constexpr unsigned kLeastSample = 32;
 constexpr unsigned kMostSample = 128;
@@ -23,47 +15,22 @@ Bytes up_to_border(Bytes bytes) noexcept {
   return (bytes + kImageBorder - 1) / kImageBorder * kImageBorder;
 }
 
-template <class Thing>
-std::vector<Thing> copy_of(std::span<const Thing> things) {
-  return {things.begin(), things.end()};
-}
-
 }  // namespace
 
-Result<LoadMemory> take_memory(const std::optional<Pool>& pool, Bytes size) {
-  if (pool) {
-    GANTRY_ASSIGN(Block block, Pool(*pool).allocate(size, {.alignment = kImageBorder}));
-    auto keep = std::make_shared<Block>(std::move(block));
-    return LoadMemory{keep->bytes(), keep};
-  }
-  GANTRY_ASSIGN(Region region, Region::create(size, "image", {.shareable = false}));
-  auto keep = std::make_shared<Region>(std::move(region));
-  return LoadMemory{{keep->data(), size}, keep};
-}
-
 ImageLoading::State::State(const Image& image, const LoadOptions& asked)
-    : path(image.path()),
-      tensors(copy_of(image.tensors())),
-      partitions(copy_of(image.partitions())),
-      chunks(copy_of(image.chunks())),
+    : LoadJob(image, asked.deadline),
       options(asked),
       places_(partitions.size()),
       is_there_(chunks.size()) {
   for (std::size_t i = 0; i < tensors.size(); ++i) by_name_[tensors[i].name] = i;
 }
 
-// A fork's copy has no threads to end.
 ImageLoading::State::~State() {
-  for (std::thread& thread : threads) {
-    if (!fork_guard.is_this())
-      disown(std::move(thread));
-    else if (thread.joinable())
-      thread.join();
-  }
+  join();
 }
 
 Result<void> ImageLoading::State::prepare(const Image& image, std::optional<double> share) {
-  GANTRY_TRY(open_file(image));
+  GANTRY_ASSIGN(report_.way, open_file(image));
   GANTRY_TRY(lay_order());
   all_chunks_ = order_.size();
   if (share) thin_out(*share);
@@ -76,24 +43,6 @@ void ImageLoading::State::thin_out(double share) {
   const auto sample = std::min(all_chunks_, static_cast<std::size_t>(wanted));
   for (std::size_t i = 0; i < sample; ++i) order_[i] = order_[i * all_chunks_ / sample];
   order_.resize(sample);
-}
-
-// The image's file, whatever has its name by now.
-Result<void> ImageLoading::State::open_file(const Image& image) {
-  const std::string same = fmt::format("/proc/self/fd/{}", image.descriptor());
-  GANTRY_ASSIGN(file, OpenFile::open_direct(same, "its bytes"));
-  if (file->alignment() <= kImageBorder) {
-    report_.way = file->alignment() > 1
-                      ? "directly"
-                      : fmt::format("through the page cache ({})", file->why_not_direct());
-    return {};
-  }
-  report_.way =
-      fmt::format("through the page cache (directly it wants {} bytes)", file->alignment());
-  const int again = ::fcntl(image.descriptor(), F_DUPFD_CLOEXEC, 0);
-  if (again < 0) return fail_errno(path);
-  file = std::make_shared<const OpenFile>(again, "its bytes");
-  return {};
 }
 
 Result<void> ImageLoading::State::lay_order() {
@@ -130,36 +79,14 @@ Result<void> ImageLoading::State::take_places() {
 }
 
 Result<void> ImageLoading::State::start() {
-  std::shared_ptr<FileIo> io = options.file_io;
-  if (io == nullptr) {
-    GANTRY_ASSIGN(io, make_plain_file_io());
-  }
-  const unsigned asked =
-      options.workers != 0 ? options.workers : std::min(usable_cpus(), kMostWorkers);
-  const auto workers = std::clamp<std::size_t>(order_.size(), 1, asked);
-  report_.workers = static_cast<unsigned>(workers);
-  const bool is_packed = std::ranges::any_of(
-      order_, [&](std::size_t chunk) { return chunks[chunk].coding.codec != Codec::none; });
-  for (std::size_t i = 0; i < workers; ++i) {
-    GANTRY_ASSIGN(std::unique_ptr<FileLane> lane, io->open_lane());
-    lanes.push_back(std::move(lane));
-    for (std::size_t k = 0; is_packed && k < LoadWorker::kAheadPacked; ++k) {
-      GANTRY_ASSIGN(LoadMemory buffer, take_memory(options.pool, kImageChunkBytes));
-      buffers.push_back(std::move(buffer));
-    }
-  }
-  const BlockSignals blocked;
-  for (std::size_t i = 0; i < workers; ++i) {
-    GANTRY_ASSIGN(std::thread thread, start_thread("a thread that loads an image", [this, i] {
-                    ::pthread_setname_np(::pthread_self(), "gantry-image");
-                    LoadWorker(*this, i).run();
-                  }));
-    threads.push_back(std::move(thread));
-  }
+  GANTRY_TRY(LoadJob::start(
+      {.file_io = options.file_io, .pool = options.pool, .workers = options.workers}, order_));
+  const std::lock_guard lock(mutex_);
+  report_.workers = static_cast<unsigned>(workers.size());
   return {};
 }
 
-std::optional<std::size_t> ImageLoading::State::take() {
+std::optional<std::size_t> ImageLoading::State::take(std::size_t) {
   const std::lock_guard lock(mutex_);
   if (error_ || taken_ == order_.size()) return std::nullopt;  // L3
   return order_[taken_++];
@@ -172,8 +99,9 @@ LoadMemory ImageLoading::State::place_of(std::size_t chunk, Bytes bytes) const {
   return {places_[partition].bytes.subspan(from, bytes), places_[partition].keep};
 }
 
-void ImageLoading::State::there(std::size_t chunk, std::chrono::nanoseconds waited,
-                                std::chrono::nanoseconds unpacked) {
+Result<void> ImageLoading::State::there(std::size_t chunk, ConstByteSpan,
+                                        std::chrono::nanoseconds waited,
+                                        std::chrono::nanoseconds unpacked) {
   {
     const std::lock_guard lock(mutex_);
     is_there_[chunk] = true;  // L2
@@ -185,6 +113,7 @@ void ImageLoading::State::there(std::size_t chunk, std::chrono::nanoseconds wait
     if (++there_ == order_.size()) report_.elapsed = std::chrono::steady_clock::now() - began_;
   }
   moved_.notify_all();
+  return {};
 }
 
 void ImageLoading::State::end(Error error) noexcept {
@@ -194,7 +123,7 @@ void ImageLoading::State::end(Error error) noexcept {
     error_ = std::move(error);
     report_.elapsed = std::chrono::steady_clock::now() - began_;
   }
-  for (const auto& lane : lanes) lane->cancel();
+  cancel_lanes();
   moved_.notify_all();
 }
 

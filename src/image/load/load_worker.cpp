@@ -15,14 +15,11 @@ Bytes up_to_multiple(Bytes bytes, Bytes of) noexcept {
 
 }  // namespace
 
-LoadWorker::LoadWorker(ImageLoading::State& state, std::size_t number) noexcept
-    : state_(state),
-      lane_(*state.lanes[number]),
-      ahead_(state.buffers.empty() ? kAheadInPlace : kAheadPacked),
-      first_slot_(number * kAheadPacked) {}
+LoadWorker::LoadWorker(LoadJob& job, std::size_t number, std::size_t ahead) noexcept
+    : job_(job), number_(number), ahead_(ahead), own_(job.workers[number]) {}
 
 void LoadWorker::run() {
-  if (auto done = guarded([&] { return work(); }); !done) state_.end(std::move(done).error());
+  if (auto done = guarded([&] { return work(); }); !done) job_.end(std::move(done).error());
 }
 
 Result<void> LoadWorker::work() {
@@ -39,39 +36,39 @@ Result<void> LoadWorker::work() {
 
 // False: nothing is left.
 Result<bool> LoadWorker::begin_next() {
-  if (state_.options.deadline.passed())
-    return fail(Code::timed_out, state_.path + ": it was not loaded when time was up",
+  if (job_.ends.passed())
+    return fail(Code::timed_out, job_.path + ": it was not loaded when time was up",
                 "allow more time");
-  const auto chunk = state_.take();
+  const auto chunk = job_.take(number_);
   if (!chunk) return false;
-  const ImageChunk& facts = state_.chunks[*chunk];
-  const Bytes bytes = up_to_multiple(facts.stored_bytes, state_.file->alignment());
+  const ImageChunk& facts = job_.chunks[*chunk];
+  const Bytes bytes = up_to_multiple(facts.stored_bytes, job_.file->alignment());
   LoadMemory to;
-  if (facts.coding.codec == Codec::none) {
-    to = state_.place_of(*chunk, bytes);
-  } else {
-    to = state_.buffers[first_slot_ + begun_++ % kAheadPacked];
+  if (facts.coding.codec == Codec::none) to = job_.place_of(*chunk, bytes);
+  if (to.bytes.empty()) {
+    to = own_.buffers[begun_++ % ahead_];
     to.bytes = to.bytes.first(bytes);
   }
-  GANTRY_ASSIGN(const Ticket ticket, lane_.submit({FileTransfer::Kind::read, state_.file,
-                                                   facts.offset, to.bytes, to.keep}));
+  GANTRY_ASSIGN(const Ticket ticket, own_.lane->submit({FileTransfer::Kind::read, job_.file,
+                                                        facts.offset, to.bytes, to.keep}));
   flights_.push_back({*chunk, ticket, to.bytes.first(facts.stored_bytes)});
   return true;
 }
 
 Result<void> LoadWorker::finish(const Flight& flight) {
-  const ImageChunk& facts = state_.chunks[flight.chunk];
+  const ImageChunk& facts = job_.chunks[flight.chunk];
   const auto began = Clock::now();
-  if (auto read = lane_.wait(flight.ticket, state_.options.deadline); !read)
+  if (auto read = own_.lane->wait(flight.ticket, job_.ends); !read)
     return fail(read.error().code,
-                fmt::format("{}: {}", image::chunk_place(state_.path, flight.chunk, facts.offset),
+                fmt::format("{}: {}", image::chunk_place(job_.path, flight.chunk, facts.offset),
                             read.error().message),
                 read.error().hint);
   const auto came = Clock::now();
-  const ByteSpan raw = state_.place_of(flight.chunk, facts.raw_bytes).bytes;
-  GANTRY_TRY(image::unpack_chunk(decoder_, state_.path, flight.chunk, facts, flight.stored, raw));
-  state_.there(flight.chunk, came - began, Clock::now() - came);
-  return {};
+  ByteSpan raw = job_.place_of(flight.chunk, facts.raw_bytes).bytes;
+  if (raw.empty())
+    raw = facts.coding.codec == Codec::none ? flight.stored : own_.raw.bytes.first(facts.raw_bytes);
+  GANTRY_TRY(image::unpack_chunk(decoder_, job_.path, flight.chunk, facts, flight.stored, raw));
+  return job_.there(flight.chunk, raw, came - began, Clock::now() - came);
 }
 
 }  // namespace gantry

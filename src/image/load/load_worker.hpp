@@ -3,7 +3,7 @@
 #include <deque>
 
 #include "engine/codec/codec.hpp"
-#include "image/load/load_state.hpp"
+#include "image/load/load_job.hpp"
 
 namespace gantry {
 
@@ -14,7 +14,7 @@ class LoadWorker {
   static constexpr std::size_t kAheadInPlace = 16;
   static constexpr std::size_t kAheadPacked = 4;
 
-  LoadWorker(ImageLoading::State& state, std::size_t number) noexcept;
+  LoadWorker(LoadJob& job, std::size_t number, std::size_t ahead) noexcept;
   void run();
 
  private:
@@ -27,10 +27,10 @@ class LoadWorker {
   [[nodiscard]] Result<void> finish(const Flight& flight);
   [[nodiscard]] Result<void> work();
 
-  ImageLoading::State& state_;
-  FileLane& lane_;
+  LoadJob& job_;
+  const std::size_t number_;
   const std::size_t ahead_;
-  const std::size_t first_slot_;
+  const LoadJob::Worker& own_;
   std::size_t begun_ = 0;
   std::deque<Flight> flights_;
   codec::Decoder decoder_;

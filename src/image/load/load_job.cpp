@@ -1,0 +1,116 @@
+#include "image/load/load_job.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+
+#include "base/block_signals.hpp"
+#include "base/disown.hpp"
+#include "base/numa_nodes.hpp"
+#include "base/result.hpp"
+#include "base/worker_thread.hpp"
+#include "image/load/load_worker.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr unsigned kMostWorkers = 8;
+
+template <class Thing>
+std::vector<Thing> copy_of(std::span<const Thing> things) {
+  return {things.begin(), things.end()};
+}
+
+}  // namespace
+
+Result<LoadMemory> take_memory(const std::optional<Pool>& pool, Bytes size) {
+  if (pool) {
+    GANTRY_ASSIGN(Block block, Pool(*pool).allocate(size, {.alignment = kImageBorder}));
+    auto keep = std::make_shared<Block>(std::move(block));
+    return LoadMemory{keep->bytes(), keep};
+  }
+  GANTRY_ASSIGN(Region region, Region::create(size, "image", {.shareable = false}));
+  auto keep = std::make_shared<Region>(std::move(region));
+  return LoadMemory{{keep->data(), size}, keep};
+}
+
+LoadJob::LoadJob(const Image& image, Deadline until)
+    : path(image.path()),
+      tensors(copy_of(image.tensors())),
+      partitions(copy_of(image.partitions())),
+      chunks(copy_of(image.chunks())),
+      ends(until) {}
+
+// The image's file, whatever has its name by now.
+Result<std::string> LoadJob::open_file(const Image& image) {
+  const std::string same = fmt::format("/proc/self/fd/{}", image.descriptor());
+  GANTRY_ASSIGN(file, OpenFile::open_direct(same, "its bytes"));
+  if (file->alignment() <= kImageBorder)
+    return file->alignment() > 1
+               ? "directly"
+               : fmt::format("through the page cache ({})", file->why_not_direct());
+  const Bytes wanted = file->alignment();
+  const int again = ::fcntl(image.descriptor(), F_DUPFD_CLOEXEC, 0);
+  if (again < 0) return fail_errno(path);
+  file = std::make_shared<const OpenFile>(again, "its bytes");
+  return fmt::format("through the page cache (directly it wants {} bytes)", wanted);
+}
+
+Result<void> LoadJob::make_worker(const Start& how, FileIo& io, std::size_t ahead, bool is_packed) {
+  Worker worker;
+  GANTRY_ASSIGN(worker.lane, io.open_lane());
+  for (std::size_t i = 0; i < ahead && (is_packed || !how.has_places); ++i) {
+    GANTRY_ASSIGN(LoadMemory buffer, take_memory(how.pool, kImageChunkBytes));
+    worker.buffers.push_back(std::move(buffer));
+  }
+  if (is_packed && !how.has_places) {
+    GANTRY_ASSIGN(worker.raw, take_memory(how.pool, kImageChunkBytes));
+  }
+  workers.push_back(std::move(worker));
+  return {};
+}
+
+Result<void> LoadJob::start(const Start& how, std::span<const std::size_t> chunks_of_it) {
+  std::shared_ptr<FileIo> io = how.file_io;
+  if (io == nullptr) {
+    GANTRY_ASSIGN(io, make_plain_file_io());
+  }
+  const unsigned asked = how.workers != 0 ? how.workers : std::min(usable_cpus(), kMostWorkers);
+  const auto usual = std::clamp<std::size_t>(chunks_of_it.size(), 1, asked);
+  const bool is_packed = std::ranges::any_of(
+      chunks_of_it, [&](std::size_t chunk) { return chunks[chunk].coding.codec != Codec::none; });
+  const bool is_in_place = how.has_places && !is_packed;
+  const std::size_t serving = is_in_place ? LoadWorker::kAheadInPlace : LoadWorker::kAheadPacked;
+  const auto ahead_of = [&](std::size_t worker) {
+    return worker >= usual ? 1 : how.ahead != 0 ? how.ahead : serving;
+  };
+  for (std::size_t i = 0; i < usual + (how.urgent ? 1 : 0); ++i)
+    GANTRY_TRY(make_worker(how, *io, ahead_of(i), is_packed));
+  const BlockSignals blocked;
+  for (std::size_t i = 0; i < workers.size(); ++i) {
+    GANTRY_ASSIGN(std::thread thread,
+                  start_thread("a thread that loads an image", [this, i, ahead = ahead_of(i)] {
+                    ::pthread_setname_np(::pthread_self(), "gantry-image");
+                    LoadWorker(*this, i, ahead).run();
+                  }));
+    threads_.push_back(std::move(thread));
+  }
+  return {};
+}
+
+void LoadJob::cancel_lanes() noexcept {
+  for (const Worker& worker : workers) worker.lane->cancel();
+}
+
+// A fork's copy has no threads to end.
+void LoadJob::join() noexcept {
+  for (std::thread& thread : threads_) {
+    if (!fork_guard.is_this())
+      disown(std::move(thread));
+    else if (thread.joinable())
+      thread.join();
+  }
+  threads_.clear();
+}
+
+}  // namespace gantry
