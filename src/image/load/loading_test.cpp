@@ -5,13 +5,11 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <atomic>
-#include <condition_variable>
 #include <cstring>
-#include <mutex>
 #include <set>
 
 #include "base/result.hpp"
+#include "image/load/test_gated_file_io.hpp"
 #include "image/test_image.hpp"
 
 // What load_image() promises, with files that are whole, changed, cut off, replaced and slow.
@@ -241,66 +239,10 @@ TEST_F(Loads, AChildOfAForkIsRefusedAndDoesNotHang) {
 // ---- files that are slow
 // -------------------------------------------------------------------------
 
-/// Reads of the first `free` transfers end, the others never do.
-class StuckFileIo final : public FileIo {
- public:
-  explicit StuckFileIo(std::size_t free) : free_(free) {}
-  std::string_view name() const noexcept override { return "stuck"; }
-  std::string about() const override { return "stuck"; }
-  Result<std::unique_ptr<FileLane>> open_lane(FileTransfer::Kind) override {
-    return std::make_unique<Lane>(*this);
-  }
-  /// File offsets, in the order in which they were asked for.
-  std::vector<std::uint64_t> asked() {
-    const std::lock_guard lock(mutex_);
-    return asked_;
-  }
-
- private:
-  class Lane final : public FileLane {
-   public:
-    explicit Lane(StuckFileIo& io) : io_(io) {}
-    Result<Ticket> submit(const FileTransfer& transfer) override {
-      const std::lock_guard lock(io_.mutex_);
-      io_.asked_.push_back(transfer.offset);
-      if (io_.asked_.size() > io_.free_) return Ticket{0};
-      EXPECT_EQ(::pread(transfer.file->descriptor(), transfer.memory.data(), transfer.memory.size(),
-                        static_cast<off_t>(transfer.offset)),
-                static_cast<ssize_t>(transfer.memory.size()));
-      return Ticket{1};
-    }
-    bool is_over(Ticket ticket) const override { return ticket == Ticket{1}; }
-    Result<void> wait(Ticket ticket, Deadline deadline) override {
-      if (ticket == Ticket{1}) return {};
-      std::unique_lock lock(io_.mutex_);
-      while (!is_cancelled_) {
-        if (deadline.passed()) return fail(Code::timed_out, "reading: time was up");
-        io_.moved_.wait_for(lock, deadline.is_never() ? 1h : deadline.left());
-      }
-      return fail(Code::interrupted, "reading: cancelled");
-    }
-    void cancel() noexcept override {
-      const std::lock_guard lock(io_.mutex_);
-      is_cancelled_ = true;
-      io_.moved_.notify_all();
-    }
-    Result<void> drain(Deadline) override { return {}; }
-
-   private:
-    StuckFileIo& io_;
-    bool is_cancelled_ = false;
-  };
-
-  const std::size_t free_;
-  std::mutex mutex_;
-  std::condition_variable moved_;
-  std::vector<std::uint64_t> asked_;
-};
-
 TEST_F(Loads, WhatIsFirstComesFirstAndMayBeUsedBeforeTheRest) {
   const Content content = large_content();
   const Image image = packed(content);
-  const auto io = std::make_shared<StuckFileIo>(3);
+  const auto io = std::make_shared<test::GatedFileIo>(3);
   auto loading = load_image(image, {.first = {"bias", "layer.0.q"}, .file_io = io, .workers = 1});
   ASSERT_TRUE(loading) << to_string(loading.error());
   EXPECT_TRUE(has_bytes_of(*loading->wait("bias"), content.data[5]));
@@ -317,7 +259,7 @@ TEST_F(Loads, WhatIsFirstComesFirstAndMayBeUsedBeforeTheRest) {
 
 TEST_F(Loads, AWaitEndsAtItsDeadlineAndTheLoadingGoesOn) {
   const Image image = packed(large_content());
-  const auto io = std::make_shared<StuckFileIo>(0);
+  const auto io = std::make_shared<test::GatedFileIo>(0);
   auto loading = load_image(image, {.file_io = io, .workers = 2});
   ASSERT_TRUE(loading);
   const auto began = std::chrono::steady_clock::now();
@@ -331,7 +273,7 @@ TEST_F(Loads, AWaitEndsAtItsDeadlineAndTheLoadingGoesOn) {
 
 TEST_F(Loads, ItsDeadlineEndsAllOfItWithTheChunk) {
   const Image image = packed(large_content());
-  const auto io = std::make_shared<StuckFileIo>(1);
+  const auto io = std::make_shared<test::GatedFileIo>(1);
   const Error error =
       error_of(load_image(image, {.file_io = io, .workers = 1, .deadline = Deadline::after(20ms)}));
   EXPECT_EQ(error.code, Code::timed_out);
@@ -340,7 +282,7 @@ TEST_F(Loads, ItsDeadlineEndsAllOfItWithTheChunk) {
 TEST_F(Loads, CancelledItEndsForEverybodyAndAReadThatNeverReturnsHoldsNobodyUp) {
   const Content content = large_content();
   const Image image = packed(content);
-  const auto io = std::make_shared<StuckFileIo>(2);
+  const auto io = std::make_shared<test::GatedFileIo>(2);
   auto loading = load_image(image, {.first = {"bias"}, .file_io = io, .workers = 1});
   ASSERT_TRUE(loading);
   EXPECT_TRUE(loading->wait("bias"));

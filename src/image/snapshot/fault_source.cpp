@@ -1,0 +1,172 @@
+#include "image/snapshot/fault_source.hpp"
+
+#include <fcntl.h>
+#include <linux/userfaultfd.h>
+#include <sys/ioctl.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+
+#include <array>
+
+#include "image/snapshot/page_map.hpp"
+
+// Of kernels newer than the headers: Linux 6.1 and 6.6.
+#ifndef USERFAULTFD_IOC_NEW
+#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
+#endif
+#ifndef UFFD_FEATURE_POISON
+#define UFFD_FEATURE_POISON (1 << 14)
+#define UFFDIO_POISON _IOWR(UFFDIO, 0x08, struct uffdio_poison)
+struct uffdio_poison {  // NOLINT: the kernel's
+  uffdio_range range;
+  __u64 mode;
+  __s64 updated;
+};
+#endif
+
+namespace gantry::snapshot {
+namespace {
+
+constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
+constexpr std::uint64_t kNeeded = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM;
+
+Fd open_device() noexcept {
+  const Fd device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
+  return Fd(device ? ::ioctl(device.get(), USERFAULTFD_IOC_NEW, kFlags) : -1);
+}
+
+tl::unexpected<Error> refused(int error) {
+  constexpr const char* kWhat = "userfaultfd, for memory that is used before it is there";
+  if (error == ENOSYS || error == EINVAL)
+    return fail(Code::unsupported, fmt::format("{}: this kernel does not have it", kWhat),
+                "Linux 5.14 or newer is needed, with CONFIG_USERFAULTFD; load everything first");
+  return fail_errno(kWhat, error,
+                    "sysctl vm.unprivileged_userfaultfd=1, or the right to read and write "
+                    "/dev/userfaultfd, or CAP_SYS_PTRACE; in a container also a seccomp profile "
+                    "that allows it; or own_accesses_only");
+}
+
+bool agree(const Fd& fd, std::uint64_t features) noexcept {
+  uffdio_api api{UFFD_API, features, 0};
+  return ::ioctl(fd.get(), UFFDIO_API, &api) == 0;
+}
+
+Result<Fd> open_any(bool own_accesses_only) {
+  Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, kFlags)));
+  const int error = errno;
+  if (!fd) fd = open_device();
+  if (!fd && own_accesses_only)
+    fd.reset(static_cast<int>(::syscall(SYS_userfaultfd, kFlags | UFFD_USER_MODE_ONLY)));
+  if (!fd) return refused(error);
+  return fd;
+}
+
+}  // namespace
+
+Result<FaultSource> FaultSource::open(bool own_accesses_only) {
+  FaultSource source;
+  GANTRY_ASSIGN(source.fd_, open_any(own_accesses_only));
+  source.has_poison_ = agree(source.fd_, kNeeded | UFFD_FEATURE_POISON);
+  if (source.has_poison_) return source;
+  GANTRY_ASSIGN(source.fd_, open_any(own_accesses_only));  // it can be asked once
+  if (!agree(source.fd_, kNeeded)) return refused(EINVAL);
+  return source;
+}
+
+Result<void> FaultSource::watch(ByteSpan memory) {
+  uffdio_register request{{reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()},
+                          UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR,
+                          0};
+  if (::ioctl(fd_.get(), UFFDIO_REGISTER, &request) != 0)
+    return fail_errno("userfaultfd: watching memory");
+  memory_ = memory;
+  return {};
+}
+
+void FaultSource::ignore() noexcept {
+  uffdio_range range{reinterpret_cast<std::uintptr_t>(memory_.data()), memory_.size()};
+  ::ioctl(fd_.get(), UFFDIO_UNREGISTER, &range);
+}
+
+std::vector<Bytes> FaultSource::take() {
+  std::array<uffd_msg, 64> messages;
+  std::vector<Bytes> touched;
+  const ssize_t got = ::read(fd_.get(), messages.data(), sizeof messages);
+  for (std::size_t i = 0; got > 0 && i < static_cast<std::size_t>(got) / sizeof(uffd_msg); ++i)
+    if (messages[i].event == UFFD_EVENT_PAGEFAULT)
+      touched.push_back(messages[i].arg.pagefault.address -
+                        reinterpret_cast<std::uintptr_t>(memory_.data()));
+  return touched;
+}
+
+// Calls until all is done. `call` returns the bytes it did, or -1 and errno; what is there already
+// is left out, page by page. Returns 0 or an errno value.
+template <class Call>
+int FaultSource::each(Bytes at, Bytes bytes, Call call) noexcept {
+  const Bytes end = at + bytes;
+  while (at < end) {
+    const std::int64_t done = call(at, end - at);
+    if (done > 0) {
+      at += static_cast<Bytes>(done);
+    } else if (errno == EEXIST) {
+      wake(at, kPageBytes);
+      at += kPageBytes;
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return errno;
+    }
+  }
+  return 0;
+}
+
+void FaultSource::wake(Bytes at, Bytes bytes) noexcept {
+  uffdio_range range{reinterpret_cast<std::uintptr_t>(memory_.data() + at), bytes};
+  ::ioctl(fd_.get(), UFFDIO_WAKE, &range);
+}
+
+Result<void> FaultSource::copy(Bytes to, ConstByteSpan from) {
+  const int error = each(to, from.size(), [&](Bytes at, Bytes left) -> std::int64_t {
+    uffdio_copy request{reinterpret_cast<std::uintptr_t>(memory_.data() + at),
+                        reinterpret_cast<std::uintptr_t>(from.data() + (at - to)), left, 0, 0};
+    if (::ioctl(fd_.get(), UFFDIO_COPY, &request) == 0) return static_cast<std::int64_t>(left);
+    return request.copy;
+  });
+  if (error != 0) return fail_errno("userfaultfd: making pages", error);
+  return {};
+}
+
+Result<void> FaultSource::make_zero(Bytes at, Bytes bytes) {
+  const int error = each(at, bytes, [&](Bytes from, Bytes left) -> std::int64_t {
+    uffdio_zeropage request{{reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
+    if (::ioctl(fd_.get(), UFFDIO_ZEROPAGE, &request) == 0) return static_cast<std::int64_t>(left);
+    return request.zeropage;
+  });
+  if (error != 0) return fail_errno("userfaultfd: making pages", error);
+  return {};
+}
+
+Result<void> FaultSource::map(Bytes at, Bytes bytes) {
+  const int error = each(at, bytes, [&](Bytes from, Bytes left) -> std::int64_t {
+    uffdio_continue request{{reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
+    if (::ioctl(fd_.get(), UFFDIO_CONTINUE, &request) == 0) return static_cast<std::int64_t>(left);
+    return request.mapped;
+  });
+  if (error == EFAULT) return make_zero(at, bytes);  // the memfd has none there
+  if (error != 0) return fail_errno("userfaultfd: mapping pages", error);
+  return {};
+}
+
+void FaultSource::poison(Bytes at, Bytes bytes) noexcept {
+  const int error =
+      !has_poison_ ? EINVAL : each(at, bytes, [&](Bytes from, Bytes left) -> std::int64_t {
+        uffdio_poison request{
+            {reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
+        if (::ioctl(fd_.get(), UFFDIO_POISON, &request) == 0)
+          return static_cast<std::int64_t>(left);
+        return request.updated;
+      });
+  if (error == 0) return;
+  ::mprotect(memory_.data() + at, bytes, PROT_NONE);
+  wake(at, bytes);
+}
+
+}  // namespace gantry::snapshot

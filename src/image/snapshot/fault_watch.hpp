@@ -1,0 +1,51 @@
+#pragma once  // image/snapshot/fault_watch.hpp: the thread that answers who touches pages that are
+              // not mapped, and records them.
+
+#include <mutex>
+#include <thread>
+#include <unordered_set>
+
+#include "image/snapshot/page_loader.hpp"
+
+namespace gantry::snapshot {
+
+/// Goes on until everything is there and nothing is recorded; after an error, until it goes.
+class FaultWatch {
+ public:
+  /// Watches the memory from now on; nobody is answered before start().
+  [[nodiscard]] static Result<std::unique_ptr<FaultWatch>> make(FaultSource faults,
+                                                                const Memory& memory, bool records);
+  ~FaultWatch();
+  FaultWatch(const FaultWatch&) = delete;
+  FaultWatch& operator=(const FaultWatch&) = delete;
+
+  /// `loader`: null if everything is there. It outlives the watch.
+  [[nodiscard]] Result<void> start(PageLoader* loader);
+  [[nodiscard]] FaultSource& faults() noexcept { return faults_; }
+  /// An event to ring when the loader has everything.
+  [[nodiscard]] int over() const noexcept { return wake_.get(); }
+  void settle();
+  [[nodiscard]] bool records();
+  [[nodiscard]] std::vector<std::uint64_t> touched();
+  [[nodiscard]] std::size_t count();
+
+ private:
+  FaultWatch(FaultSource faults, Fd wake, bool records);
+  void run();
+  void answer(std::uint64_t page);
+  [[nodiscard]] bool goes_on();
+
+  FaultSource faults_;
+  Fd wake_;
+  PageLoader* loader_ = nullptr;
+  std::thread thread_;
+
+  std::mutex mutex_;
+  bool records_;
+  bool stops_ = false;
+  std::size_t count_ = 0;
+  std::unordered_set<std::uint64_t> known_;
+  std::vector<std::uint64_t> touched_;  // in their order
+};
+
+}  // namespace gantry::snapshot

@@ -1,0 +1,105 @@
+#include "image/snapshot/snapshot_state.hpp"
+
+#include "base/disown.hpp"
+#include "base/fork_error.hpp"
+#include "base/result.hpp"
+
+namespace gantry {
+
+// Nobody makes pages any more, then nobody answers, then the memory goes. A fork's copy has none of
+// it: something else may be where the memory was, locks may be held and conditions waited for.
+Snapshot::State::~State() {
+  if (!fork_guard.is_this()) {
+    memory.forget_mapping();
+    disown(std::move(loader));
+    disown(std::move(watch_));
+    return;
+  }
+  if (loader != nullptr) loader->stop();
+  watch_.reset();
+}
+
+Result<void> Snapshot::State::start(const Image& image, snapshot::PageMap map,
+                                    const RestoreOptions& options) {
+  loader = std::make_unique<snapshot::PageLoader>(image, memory, std::move(map), options);
+  Result<snapshot::FaultSource> faults = fail(Code::unsupported, "all was to be loaded first");
+  if (options.lazy != Lazy::no || options.record)
+    faults = snapshot::FaultSource::open(options.own_accesses_only);
+  if (!faults && (options.lazy == Lazy::require || options.record))
+    return fail(faults.error().code, fmt::format("{}: {}", image.path(), faults.error().message),
+                faults.error().hint);
+  if (!faults || options.lazy == Lazy::no)
+    why_not_lazy_ = faults ? "all was to be loaded first" : faults.error().message;
+  if (!faults) {
+    GANTRY_TRY(loader->start(image, nullptr, -1));
+    return loader->wait(snapshot::PageLoader::What::all, Deadline::never());
+  }
+  GANTRY_ASSIGN(watch_, snapshot::FaultWatch::make(std::move(*faults), memory, options.record));
+  loader->leave_unmapped(options.record);
+  GANTRY_TRY(watch_->start(loader.get()));
+  GANTRY_TRY(loader->start(image, &watch_->faults(), watch_->over()));
+  if (options.lazy == Lazy::no)
+    return loader->wait(snapshot::PageLoader::What::all, Deadline::never());
+  return {};
+}
+
+// Everything is there, and no worker uses the watch any more.
+void Snapshot::State::end_watch() {
+  if (loader != nullptr) loader->stop();
+  if (watch_ == nullptr) return;
+  touched_ = watch_->touched();
+  faults_ += watch_->count();
+  watch_.reset();
+}
+
+Result<void> Snapshot::State::record(bool own_accesses_only) {
+  GANTRY_TRY(check_not_forked(fork_guard, "snapshot", "of the parent"));
+  if (!is_whole()) {
+    if (const auto error = loader->error()) return tl::unexpected(*error);
+    return fail(Code::invalid_argument, "recording while a snapshot is loading",
+                "wait for it, or restore it with RestoreOptions::record");
+  }
+  GANTRY_ASSIGN(auto faults, snapshot::FaultSource::open(own_accesses_only));
+  const std::lock_guard lock(mutex_);
+  end_watch();
+  touched_.clear();
+  GANTRY_ASSIGN(watch_, snapshot::FaultWatch::make(std::move(faults), memory, true));
+  GANTRY_TRY(memory.unmap_pages());
+  return watch_->start(nullptr);
+}
+
+Result<void> Snapshot::State::settled() {
+  GANTRY_TRY(check_not_forked(fork_guard, "snapshot", "of the parent"));
+  const std::lock_guard lock(mutex_);
+  if (watch_ == nullptr) return {};
+  if (loader != nullptr) loader->leave_unmapped(false);
+  watch_->settle();
+  if (is_whole()) end_watch();
+  return {};
+}
+
+std::vector<std::uint64_t> Snapshot::State::touched() {
+  if (!fork_guard.is_this()) return {};
+  const std::lock_guard lock(mutex_);
+  return watch_ != nullptr ? watch_->touched() : touched_;
+}
+
+RestoreReport Snapshot::State::report() {
+  RestoreReport report;
+  if (!fork_guard.is_this()) return report;
+  const std::lock_guard lock(mutex_);
+  report.bytes = memory.mapped().size();
+  report.is_lazy = loader != nullptr && why_not_lazy_.empty();
+  report.why_not_lazy = why_not_lazy_;
+  report.faults = faults_ + (watch_ != nullptr ? watch_->count() : 0);
+  if (loader != nullptr) loader->add_to(report);
+  return report;
+}
+
+Result<void> Snapshot::State::wait(snapshot::PageLoader::What what, Deadline deadline) const {
+  GANTRY_TRY(check_not_forked(fork_guard, "snapshot", "of the parent"));
+  if (loader == nullptr) return {};
+  return loader->wait(what, deadline);
+}
+
+}  // namespace gantry

@@ -1,0 +1,268 @@
+#include <gantry/image/snapshot.hpp>
+
+#include <gmock/gmock.h>
+
+#include <atomic>
+#include <thread>
+
+#include "base/test_effort.hpp"
+#include "image/load/test_gated_file_io.hpp"
+#include "image/snapshot/test_snapshot.hpp"
+
+// What restore() promises of pages that are there, and of those that are not yet.
+namespace gantry {
+namespace {
+
+using namespace test;
+using namespace std::chrono_literals;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+/// Reads all pages in an order of its own, and compares.
+void read_all(ConstByteSpan memory, const Data& wanted, unsigned seed) {
+  for (const std::uint64_t page : some_pages((wanted.size() + kPageBytes - 1) / kPageBytes,
+                                             (wanted.size() + kPageBytes - 1) / kPageBytes, seed)) {
+    const Bytes at = page * kPageBytes;
+    const Bytes bytes = std::min(kPageBytes, wanted.size() - at);
+    EXPECT_EQ(std::memcmp(memory.data() + at, wanted.data() + at, bytes), 0) << "page " << page;
+  }
+}
+
+class Contents : public Snapshots, public ::testing::WithParamInterface<ImageOptions> {};
+
+TEST_P(Contents, EveryByteOfManyPatternsAndWorkingSetsWhoeverTouchesThemFirst) {
+  for (unsigned seed = 0; seed < 4; ++seed) {
+    const std::vector<SnapshotRegion> regions{
+        {"heap", (700 + seed * 613) * kPageBytes}, {"one", 1}, {"odd", 77 * kPageBytes + 13}};
+    Snapshot made = must(Snapshot::create(regions));
+    std::vector<Data> wanted;
+    std::uint64_t pages = 0;
+    for (const SnapshotRegion& region : regions) {
+      fill(must(made.region(region.name)), seed * 10 + static_cast<unsigned>(wanted.size()));
+      wanted.push_back(copy_of(must(made.region(region.name))));
+      pages += (region.bytes + kPageBytes - 1) / kPageBytes;
+    }
+    const auto touched = some_pages(pages, seed * pages / 4, seed);  // none, some, most
+    const auto saved = made.save(path_, {.packing = GetParam(), .touched = touched});
+    if (!saved && saved.error().code == Code::unsupported) GTEST_SKIP() << saved.error().message;
+    ASSERT_TRUE(saved) << to_string(saved.error());
+    ASSERT_TRUE(must(Image::open(path_)).verify());
+    for (const Lazy lazy : {Lazy::require, Lazy::no}) {
+      const auto restored =
+          Snapshot::restore(path_, {.lazy = lazy, .own_accesses_only = true, .workers = 1 + seed});
+      ASSERT_TRUE(restored) << to_string(restored.error());
+      {
+        std::vector<std::jthread> readers;
+        for (std::size_t i = 0; i < regions.size(); ++i)
+          for (unsigned k = 0; k < 2; ++k)
+            readers.emplace_back([&, i, k] {
+              read_all(must(restored->region(regions[i].name)), wanted[i], seed + k);
+            });
+      }
+      ASSERT_TRUE(restored->wait());
+      EXPECT_FALSE(restored->error());
+      const RestoreReport report = restored->report();
+      EXPECT_EQ(report.bytes, pages * kPageBytes);
+      EXPECT_EQ(report.first_bytes, touched.size() * kPageBytes);
+      EXPECT_EQ(report.loaded_bytes + report.zero_bytes, report.bytes);
+      EXPECT_EQ(report.is_lazy, lazy == Lazy::require) << report.text();
+    }
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Packed, Contents,
+                         ::testing::Values(ImageOptions{}, ImageOptions{Codec::lz4, 0, true},
+                                           ImageOptions{Codec::zstd, 1, false},
+                                           ImageOptions{std::nullopt, 0, false}));
+
+TEST_F(Snapshots, WhatTheProgramWritesStaysWhileTheRestComes) {
+  save_numbered(3 * kChunkPages);
+  const auto restored = Snapshot::restore(path_, lazily());
+  ASSERT_TRUE(restored) << to_string(restored.error());
+  const ByteSpan memory = must(restored->region("heap"));
+  for (const std::uint64_t page : some_pages(3 * kChunkPages, 200, 1))
+    std::memset(memory.data() + page * kPageBytes + 8, 7, 100);  // what is before was saved
+  ASSERT_TRUE(restored->wait());
+  EXPECT_TRUE(are_numbered(*restored));
+  for (const std::uint64_t page : some_pages(3 * kChunkPages, 200, 1))
+    EXPECT_EQ(memory[page * kPageBytes + 8 + 99], std::byte{7});
+}
+
+TEST_F(Snapshots, TheWorkingSetComesFirstInItsOrder) {
+  const std::uint64_t pages = 4 * kChunkPages;
+  const auto touched = some_pages(pages, kChunkPages + 10, 5);
+  save_numbered(pages, touched);
+  const auto io = std::make_shared<GatedFileIo>(0);
+  const auto restored = Snapshot::restore(path_, lazily(io, 1));
+  ASSERT_TRUE(restored) << to_string(restored.error());
+  EXPECT_EQ(restored->wait_for_working_set(Deadline::after(1ms)).error().code, Code::timed_out);
+  io->wait_for_asked(2);
+  io->allow(2);
+  ASSERT_TRUE(restored->wait_for_working_set());
+  const ConstByteSpan memory = must(restored->region("heap"));
+  for (const std::uint64_t page : touched) EXPECT_EQ(number_at(memory, page), page + 1);
+  EXPECT_EQ(restored->report().faults, 0u);  // they were mapped
+  io->allow(100);
+  ASSERT_TRUE(restored->wait());
+  EXPECT_THAT(io->asked(), ElementsAre(offset_of(1, 0), offset_of(1, kChunkPages), offset_of(2, 0),
+                                       offset_of(2, kChunkPages), offset_of(2, 2 * kChunkPages)));
+  EXPECT_TRUE(are_numbered(*restored));
+}
+
+TEST_F(Snapshots, APageOutOfTurnComesNextForAllWhoTouchIt) {
+  save_numbered(6 * kChunkPages);
+  const auto io = std::make_shared<GatedFileIo>(0);
+  const auto restored = Snapshot::restore(path_, lazily(io, 1));
+  ASSERT_TRUE(restored) << to_string(restored.error());
+  const ConstByteSpan memory = must(restored->region("heap"));
+  io->wait_for_asked(2);  // chunks 0 and 1 are on their way
+  const std::uint64_t page = 4 * kChunkPages + 17;
+  std::vector<std::jthread> readers;
+  std::atomic<unsigned> right{0};
+  for (unsigned i = 0; i < 2; ++i)
+    readers.emplace_back([&] {
+      if (number_at(memory, page) == page + 1) ++right;
+    });
+  io->wait_for_asked(3);
+  EXPECT_EQ(io->asked()[2], offset_of(2, page));
+  io->allow(3);
+  readers.clear();
+  EXPECT_EQ(right, 2u);
+  EXPECT_EQ(restored->report().out_of_turn, 1u);
+  EXPECT_LT(restored->report().loaded_bytes, restored->report().bytes);
+  io->allow(100);
+  ASSERT_TRUE(restored->wait());
+  EXPECT_EQ(io->asked().size(), 6u);  // none twice
+  EXPECT_TRUE(are_numbered(*restored));
+}
+
+TEST_F(Snapshots, PagesOfZerosWaitForNothing) {
+  Snapshot made = must(Snapshot::create(std::vector<SnapshotRegion>{{"heap", 100 * kPageBytes}}));
+  must(made.region("heap"))[50 * kPageBytes] = std::byte{1};
+  must(made.save(path_));
+  const auto io = std::make_shared<GatedFileIo>(0);
+  const auto restored = Snapshot::restore(path_, lazily(io));
+  ASSERT_TRUE(restored) << to_string(restored.error());
+  const ByteSpan memory = must(restored->region("heap"));
+  EXPECT_EQ(memory[51 * kPageBytes], std::byte{0});
+  memory[0] = std::byte{9};
+  io->allow(100);
+  ASSERT_TRUE(restored->wait());
+  EXPECT_EQ(memory[0], std::byte{9});
+  EXPECT_EQ(memory[50 * kPageBytes], std::byte{1});
+  EXPECT_EQ(restored->report().loaded_bytes, kPageBytes);
+}
+
+TEST_F(Snapshots, NothingHoldsUpWhoeverLetsGoOfIt) {
+  save_numbered(4 * kChunkPages);
+  const auto io = std::make_shared<GatedFileIo>(0);
+  auto restored = Snapshot::restore(path_, lazily(io, 2));
+  ASSERT_TRUE(restored) << to_string(restored.error());
+  io->wait_for_asked(2);
+  *restored = must(Snapshot::create(std::vector<SnapshotRegion>{{"other", 1}}));
+  EXPECT_TRUE(restored->region("other"));
+  EXPECT_FALSE(restored->region("heap"));
+}
+
+TEST_F(Snapshots, RecordsWhatIsTouchedInItsOrderAndSavesThatFirst) {
+  const std::uint64_t pages = 3 * kChunkPages;
+  save_numbered(pages);
+  auto first =
+      Snapshot::restore(path_, {.lazy = Lazy::require, .own_accesses_only = true, .record = true});
+  ASSERT_TRUE(first) << to_string(first.error());
+  const ConstByteSpan memory = must(first->region("heap"));
+  const auto order = some_pages(pages, 300, 9);
+  for (const std::uint64_t page : order) EXPECT_EQ(number_at(memory, page), page + 1);
+  for (const std::uint64_t page : order) EXPECT_EQ(number_at(memory, page), page + 1);  // again
+  EXPECT_EQ(first->touched(), order);
+  ASSERT_TRUE(first->settled());
+  EXPECT_TRUE(are_numbered(*first));
+  EXPECT_EQ(first->touched(), order);  // what came later is not among them
+  const std::string again = folder_.file("again.gimg");
+  must(first->save(again));
+  Image image = must(Image::open(again));
+  std::vector<std::uint64_t> touched(order.size());
+  ASSERT_NE(image.find("touched"), nullptr);
+  ASSERT_TRUE(image.read(*image.find("touched"), std::as_writable_bytes(std::span(touched))));
+  EXPECT_EQ(touched, order);
+  const auto second = Snapshot::restore(again, lazily());
+  ASSERT_TRUE(second) << to_string(second.error());
+  EXPECT_EQ(second->report().first_bytes, order.size() * kPageBytes);
+  EXPECT_TRUE(are_numbered(*second));
+}
+
+TEST_F(Snapshots, RecordsAnewWhatIsThereAndWhatNeverWas) {
+  Snapshot made = must(Snapshot::create(std::vector<SnapshotRegion>{{"heap", 64 * kPageBytes}}));
+  const ByteSpan memory = must(made.region("heap"));
+  memory[5 * kPageBytes] = std::byte{5};
+  memory[6 * kPageBytes] = std::byte{6};
+  if (const auto begun = made.record(true); !begun) GTEST_SKIP() << to_string(begun.error());
+  EXPECT_EQ(memory[6 * kPageBytes], std::byte{6});
+  EXPECT_EQ(memory[40 * kPageBytes], std::byte{0});
+  memory[7 * kPageBytes] = std::byte{7};
+  EXPECT_THAT(made.touched(), ElementsAre(6, 40, 7));
+  must(made.save(path_));  // while it records
+  EXPECT_THAT(made.touched(), ElementsAre(6, 40, 7));
+  must(made.record(true));
+  EXPECT_THAT(made.touched(), ElementsAre());
+  EXPECT_EQ(memory[5 * kPageBytes], std::byte{5});
+  EXPECT_THAT(made.touched(), ElementsAre(5));
+  must(made.settled());
+  EXPECT_EQ(memory[7 * kPageBytes], std::byte{7});
+  EXPECT_THAT(made.touched(), ElementsAre(5));
+}
+
+// A writer keeps two pages in step. What is saved is how they were at one moment, or nothing.
+TEST_F(Snapshots, WhatIsWrittenWhileItIsSavedIsRefused) {
+  Snapshot made = must(Snapshot::create(std::vector<SnapshotRegion>{{"heap", 2000 * kPageBytes}}));
+  const ByteSpan memory = must(made.region("heap"));
+  fill(memory, 3);
+  const auto at = [&](std::uint64_t page) {
+    return std::atomic_ref(*reinterpret_cast<std::uint64_t*>(memory.data() + page * kPageBytes));
+  };
+  const auto put = [&](std::uint64_t value) {
+    at(3).store(value);
+    at(1500).store(value);
+  };
+  put(1);
+  std::atomic<bool> ends{false};
+  std::jthread writer([&] {
+    for (std::uint64_t i = 2; !ends; ++i) put(i);
+  });
+  Result<ImageFacts> saved;
+  for (unsigned i = 0; i < 200; ++i) {
+    saved = made.save(path_);
+    if (!saved) break;
+    const auto restored = Snapshot::restore(path_);
+    const ConstByteSpan back = must(restored->region("heap"));
+    const std::uint64_t before = number_at(back, 3);
+    EXPECT_THAT(number_at(back, 1500), ::testing::AnyOf(before, before - 1));
+    std::filesystem::remove(path_);
+  }
+  ends = true;
+  ASSERT_FALSE(saved);
+  EXPECT_EQ(saved.error().code, Code::invalid_argument);
+  EXPECT_THAT(saved.error().message, HasSubstr("of 'heap' was written while the snapshot"));
+  EXPECT_EQ(folder_.entries(), 0u);
+  writer.join();
+  EXPECT_TRUE(made.save(path_));
+}
+
+TEST_F(Snapshots, RegionsAndWorkingSetsThatCannotBe) {
+  const auto said = [](std::vector<SnapshotRegion> regions) {
+    const auto made = Snapshot::create(regions);
+    return made ? "" : made.error().message;
+  };
+  EXPECT_THAT(said({}), HasSubstr("0 regions"));
+  EXPECT_THAT(said({{"a", 0}}), HasSubstr("region 0: it has 0 bytes"));
+  EXPECT_THAT(said({{"a", 1}, {"a", 1}}), HasSubstr("region 1: another region has its name"));
+  EXPECT_THAT(said({{"a/b", 1}}), HasSubstr("region 0: its name"));
+  EXPECT_THAT(said({{"a", 1}, {"b", ~Bytes{0}}}), HasSubstr("region 1: a snapshot has at most"));
+  const Snapshot made = must(Snapshot::create(std::vector<SnapshotRegion>{{"a", kPageBytes + 1}}));
+  EXPECT_THAT(made.save(path_, {.touched = {{1, 0, 1}}}).error().message,
+              HasSubstr("page 1 is there twice"));
+  EXPECT_THAT(made.save(path_, {.touched = {{2}}}).error().message, HasSubstr("there are 2"));
+  EXPECT_EQ(folder_.entries(), 0u);
+}
+
+}  // namespace
+}  // namespace gantry

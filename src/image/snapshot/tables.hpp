@@ -1,0 +1,38 @@
+#pragma once  // image/snapshot/tables.hpp: what a snapshot's image says of its pages.
+
+#include <gantry/image/snapshot.hpp>
+
+#include "image/snapshot/page_map.hpp"
+
+namespace gantry::snapshot {
+
+inline constexpr std::uint64_t kVersion = 1;
+
+/// The tensors of a snapshot's image, in their order: docs/formats/image.md.
+enum class Index : std::uint8_t { snapshot, sizes, names, touched, runs, first, rest };
+inline constexpr std::size_t kTensors = 7;
+/// The partitions: tables, working set, rest.
+[[nodiscard]] constexpr unsigned partition_of(Part part) noexcept {
+  return part == Part::first ? 1 : 2;
+}
+
+struct Tables {
+  std::vector<SnapshotRegion> regions;
+  std::vector<std::uint64_t> touched;              // pages of the part `first`, in its order
+  std::vector<std::array<std::uint64_t, 2>> runs;  // page and pages, of the part `rest`
+};
+
+/// As write_image() wants them.
+[[nodiscard]] std::vector<ImageTensor> tensors_of(const Tables& tables);
+/// The bytes of one of the tables.
+[[nodiscard]] std::vector<std::byte> bytes_of(const Tables& tables, Index index);
+
+struct Checked {
+  Tables tables;
+  PageMap pages;
+};
+/// Reads and checks everything but the pages themselves. Errors: `invalid_argument`, with the image
+/// and what is wrong; those of Image::read().
+[[nodiscard]] Result<Checked> read_tables(Image& image);
+
+}  // namespace gantry::snapshot
