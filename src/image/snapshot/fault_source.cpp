@@ -83,9 +83,12 @@ Result<void> FaultSource::watch(ByteSpan memory) {
   return {};
 }
 
+// The kernel wakes first and then lets go of the memory: who touches a page in between sleeps on.
+// Once it has let go, nobody falls asleep any more.
 void FaultSource::ignore() noexcept {
   uffdio_range range{reinterpret_cast<std::uintptr_t>(memory_.data()), memory_.size()};
   ::ioctl(fd_.get(), UFFDIO_UNREGISTER, &range);
+  wake(0, memory_.size());
 }
 
 std::vector<Bytes> FaultSource::take() {

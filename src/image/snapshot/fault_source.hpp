@@ -17,7 +17,7 @@ class FaultSource {
   [[nodiscard]] static Result<FaultSource> open(bool own_accesses_only);
   /// Begins; pages that are mapped already raise no faults. Errors: `system`.
   [[nodiscard]] Result<void> watch(ByteSpan memory);
-  /// Ends; everybody who sleeps touches again, what is not there is zero from then on.
+  /// Ends. Whoever sleeps touches again; what is not there is zero from then on.
   void ignore() noexcept;
 
   [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }

@@ -93,6 +93,7 @@ TEST_F(HostileSnapshots, WhoeverSleepsOnAPageThatNeverComesIsWokenBySigbus) {
   EXPECT_EQ(signal_of([&] {
               const auto io = std::make_shared<GatedFileIo>(0);
               const Snapshot restored = must(Snapshot::restore(path_, lazily(io, 1)));
+              io->wait_for_asked(2);
               std::jthread later([&] {
                 io->wait_for_asked(3);  // the page was touched
                 io->allow(3);

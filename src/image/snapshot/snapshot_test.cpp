@@ -152,6 +152,27 @@ TEST_F(Snapshots, PagesOfZerosWaitForNothing) {
   EXPECT_EQ(restored->report().loaded_bytes, kPageBytes);
 }
 
+// The kernel lets go of memory in two steps; who touches a page between them must not sleep on.
+TEST_F(Snapshots, NobodySleepsOnWhenTheLastPageHasCome) {
+  constexpr std::uint64_t kPages = 3000;
+  Snapshot made =
+      must(Snapshot::create(std::vector<SnapshotRegion>{{"heap", kPages * kPageBytes}}));
+  must(made.region("heap"))[7 * kPageBytes] = std::byte{7};
+  must(made.save(path_));
+  for (unsigned round = 0; round < 200; round += kTestStride) {
+    const auto restored = Snapshot::restore(path_, lazily({}, 1));
+    ASSERT_TRUE(restored) << to_string(restored.error());
+    const ConstByteSpan memory = must(restored->region("heap"));
+    std::vector<std::jthread> readers;
+    for (std::uint64_t first = 0; first < 6; ++first)
+      readers.emplace_back([&, first] {
+        for (std::uint64_t page = first; page < kPages; page += 6)
+          EXPECT_EQ(memory[page * kPageBytes],
+                    std::byte{page == 7 ? std::uint8_t{7} : std::uint8_t{0}});
+      });
+  }
+}
+
 TEST_F(Snapshots, NothingHoldsUpWhoeverLetsGoOfIt) {
   save_numbered(4 * kChunkPages);
   const auto io = std::make_shared<GatedFileIo>(0);
