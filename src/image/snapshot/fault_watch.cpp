@@ -56,13 +56,14 @@ void FaultWatch::run() {
     std::array<pollfd, 2> entries{{{faults_.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
     if (::poll(entries.data(), entries.size(), -1) < 0) continue;
     drain(wake_.get());
-    for (const Bytes at : faults_.take()) answer(at / kPageBytes);
+    for (const Bytes at : faults_.take())
+      if (!guarded([&] { return answer(at / kPageBytes); })) faults_.poison(at, kPageBytes);
   }
   const std::lock_guard lock(mutex_);
   if (!stops_) faults_.ignore();  // else when nobody makes pages any more
 }
 
-void FaultWatch::answer(std::uint64_t page) {
+Result<void> FaultWatch::answer(std::uint64_t page) {
   {
     const std::lock_guard lock(mutex_);
     ++count_;
@@ -70,15 +71,10 @@ void FaultWatch::answer(std::uint64_t page) {
   }
   const auto answer = loader_ == nullptr ? PageLoader::Answer::map : loader_->touched(page);
   const Bytes at = page * kPageBytes;
-  Result<void> done;
-  if (answer == PageLoader::Answer::map) done = faults_.map(at, kPageBytes);
-  if (answer == PageLoader::Answer::zero) done = faults_.make_zero(at, kPageBytes);
-  if (answer == PageLoader::Answer::never || !done) faults_.poison(at, kPageBytes);
-}
-
-bool FaultWatch::records() {
-  const std::lock_guard lock(mutex_);
-  return records_;
+  if (answer == PageLoader::Answer::map) return faults_.map(at, kPageBytes);
+  if (answer == PageLoader::Answer::zero) return faults_.make_zero(at, kPageBytes);
+  if (answer == PageLoader::Answer::never) faults_.poison(at, kPageBytes);
+  return {};
 }
 
 std::vector<std::uint64_t> FaultWatch::touched() {

@@ -25,14 +25,14 @@ class FaultWatch {
   /// An event to ring when the loader has everything.
   [[nodiscard]] int over() const noexcept { return wake_.get(); }
   void settle();
-  [[nodiscard]] bool records();
   [[nodiscard]] std::vector<std::uint64_t> touched();
   [[nodiscard]] std::size_t count();
 
  private:
   FaultWatch(FaultSource faults, Fd wake, bool records);
   void run();
-  void answer(std::uint64_t page);
+  /// Errors: no page could be made.
+  [[nodiscard]] Result<void> answer(std::uint64_t page);
   [[nodiscard]] bool goes_on();
 
   FaultSource faults_;

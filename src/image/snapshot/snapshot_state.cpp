@@ -63,9 +63,11 @@ Result<void> Snapshot::State::record(bool own_accesses_only) {
   const std::lock_guard lock(mutex_);
   end_watch();
   touched_.clear();
-  GANTRY_ASSIGN(watch_, snapshot::FaultWatch::make(std::move(faults), memory, true));
+  GANTRY_ASSIGN(auto watch, snapshot::FaultWatch::make(std::move(faults), memory, true));
   GANTRY_TRY(memory.unmap_pages());
-  return watch_->start(nullptr);
+  GANTRY_TRY(watch->start(nullptr));
+  watch_ = std::move(watch);  // one that answers nobody would have stopped watching
+  return {};
 }
 
 Result<void> Snapshot::State::settled() {
