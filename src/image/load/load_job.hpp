@@ -59,8 +59,8 @@ class LoadJob {
   [[nodiscard]] Result<std::string> open_file(const Image& image);
   /// Lets as many workers as are asked for begin (0: one a CPU), and as are worth it, each with a
   /// lane of its own. `chunks_of_it`: those that are loaded; `has_places`: each has a place;
-  /// `ahead`: chunks that a worker reads at a time, 0: as
-  /// many as serve the disk; `urgent`: one worker more, the last, which reads one chunk at a time.
+  /// `ahead`: chunks that a worker reads at a time, 0: as many as serve the disk; `urgent`: one
+  /// worker more, the last, which reads one chunk at a time.
   struct Start {
     std::shared_ptr<FileIo> file_io;
     std::optional<Pool> pool;

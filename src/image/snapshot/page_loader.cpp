@@ -10,6 +10,7 @@ namespace gantry::snapshot {
 namespace {
 
 constexpr std::uint64_t kChunkPages = kImageChunkBytes / kPageBytes;
+constexpr std::size_t kAhead = 2;  // a page out of turn waits behind what is under way
 
 }  // namespace
 
@@ -43,6 +44,7 @@ Result<void> PageLoader::start(const Image& image, FaultSource* faults, int over
                              .pool = {},
                              .workers = options_.workers,
                              .has_places = false,
+                             .ahead = kAhead,
                              .urgent = faults != nullptr},
                             order_));
   const std::lock_guard lock(mutex_);
