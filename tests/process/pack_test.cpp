@@ -7,9 +7,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <thread>
 
-#include "cli_support.hpp"
+#include "pack_support.hpp"
 
 namespace gantry::test {
 namespace {
@@ -49,46 +48,6 @@ std::string safetensors_of(const std::vector<Entry>& entries) {
   text.resize((text.size() + 7) / 8 * 8, ' ');
   return safetensors_of(text, data);
 }
-
-class Pack : public Cli {
- protected:
-  void write(const std::string& name, const std::string& bytes) const {
-    std::ofstream(path(name), std::ios::binary) << bytes;
-  }
-  [[nodiscard]] std::string read(const std::string& name) const {
-    std::ostringstream text;
-    text << std::ifstream(path(name), std::ios::binary).rdbuf();
-    return text.str();
-  }
-  [[nodiscard]] std::string path(const std::string& name) const { return files_.file(name); }
-
-  [[nodiscard]] Ended done(std::vector<std::string> words) const {
-    Command command = gantry(words);
-    command.cwd = files_.path();
-    return run(command);
-  }
-  void expect_done(const std::vector<std::string>& words) const {
-    const Ended ended = done(words);
-    EXPECT_EQ(ended.status, 0) << ended.errors;
-  }
-  /// What `gantry pack` says of this file, which it refuses.
-  [[nodiscard]] std::string said_of(const std::string& name, const std::string& bytes,
-                                    std::vector<std::string> options = {}) const {
-    write(name, bytes);
-    std::vector<std::string> words{"pack", name, "out.gimg"};
-    words.insert(words.end(), options.begin(), options.end());
-    const Ended ended = done(words);
-    EXPECT_EQ(ended.status, 1) << ended.output;
-    EXPECT_THAT(ended.errors, IsOneLine());
-    EXPECT_FALSE(fs::exists(path("out.gimg")));
-    return ended.errors;
-  }
-  [[nodiscard]] nlohmann::json listed(const std::string& image) const {
-    return nlohmann::json::parse(done({"image", "ls", image, "--json"}).output);
-  }
-
-  ScratchDirectory files_;
-};
 
 std::vector<Entry> every_type() {
   const std::pair<const char*, std::size_t> types[] = {
@@ -363,56 +322,6 @@ TEST_F(Pack, WithoutRoomItSaysSoAndLeavesNothing) {
   const Ended ended = run(command);
   EXPECT_EQ(ended.status, 1);
   EXPECT_THAT(ended.errors, HasSubstr("a.gimg: byte 4202496: File too large"));
-  EXPECT_EQ(files_.entries(), std::vector<std::string>{"a.bin"});
-}
-
-// ---- ends --------------------------------------------------------------------------------------
-
-/// A FIFO cannot be packed, so what is slow is the amount.
-TEST_F(Pack, KilledAtAnyTimeItLeavesNoFileOrAWholeOne) {
-  write("a.bin", random_bytes(24 << 20));
-  std::mt19937_64 random(1);
-  int killed = 0;
-  for (int i = 0; i < 40; ++i) {
-    Command command = gantry({"pack", "a.bin", "a.gimg", "--codec", "zstd"});
-    command.cwd = files_.path();
-    Subprocess packing(command);
-    std::this_thread::sleep_for(std::chrono::microseconds(random() % 120'000));  // any instant
-    packing.signal(SIGKILL);
-    const auto ended = packing.wait();
-    ASSERT_TRUE(ended);
-    killed += ended->signal == SIGKILL ? 1 : 0;
-    if (fs::exists(path("a.gimg"))) expect_done({"image", "verify", "a.gimg"});
-    fs::remove(path("a.gimg"));
-    EXPECT_EQ(files_.entries(), std::vector<std::string>{"a.bin"});
-  }
-  EXPECT_GT(killed, 0);
-}
-
-TEST_F(Pack, InterruptedItCleansUp) {
-  write("a.bin", random_bytes(64 << 20));
-  Command command = gantry({"pack", "a.bin", "a.gimg", "--codec", "zstd:19"});
-  command.cwd = files_.path();
-  Subprocess packing(command);
-  ASSERT_TRUE(packing.wait_errors("packing: "));
-  packing.signal(SIGINT);
-  const auto ended = packing.wait();
-  ASSERT_TRUE(ended);
-  EXPECT_EQ(ended->status, 130);
-  EXPECT_EQ(files_.entries(), std::vector<std::string>{"a.bin"});
-}
-
-TEST_F(Pack, AFileThatIsWrittenMeanwhileIsNoticed) {
-  write("a.bin", random_bytes(64 << 20));
-  Command command = gantry({"pack", "a.bin", "a.gimg", "--codec", "zstd:19"});
-  command.cwd = files_.path();
-  Subprocess packing(command);
-  ASSERT_TRUE(packing.wait_errors("packing: "));
-  write("a.bin", random_bytes(64 << 20));
-  const auto ended = packing.wait();
-  ASSERT_TRUE(ended);
-  EXPECT_EQ(ended->status, 1);
-  EXPECT_THAT(ended->errors, HasSubstr("a.bin: it was c"));  // changed, or cut off
   EXPECT_EQ(files_.entries(), std::vector<std::string>{"a.bin"});
 }
 

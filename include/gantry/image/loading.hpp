@@ -49,8 +49,8 @@ struct GANTRY_API LoadEstimate {
 
 /// Loads an eighth of what load_image() would, at most 512 MiB, spread over the image, and forgets
 /// it: so what bounds it here and now is in it, be it disk, page cache, unpacking or others who use
-/// them. Images of up to 128 MiB are loaded whole. Takes no pool's memory: making pages is counted.
-/// Errors: as load_image() and ImageLoading::wait().
+/// them. Images of up to 384 MiB, packed ones of up to 128 MiB, are loaded whole. Takes no pool's
+/// memory: making pages is counted. Errors: as load_image() and ImageLoading::wait().
 [[nodiscard]] GANTRY_API Result<LoadEstimate> estimate_load(const Image& image,
                                                             const LoadOptions& options = {});
 

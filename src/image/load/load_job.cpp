@@ -77,15 +77,14 @@ Result<void> LoadJob::start(const Start& how, std::span<const std::size_t> chunk
   }
   const unsigned asked = how.workers != 0 ? how.workers : std::min(usable_cpus(), kMostWorkers);
   const auto usual = std::clamp<std::size_t>(chunks_of_it.size(), 1, asked);
-  const bool is_packed = std::ranges::any_of(
-      chunks_of_it, [&](std::size_t chunk) { return chunks[chunk].coding.codec != Codec::none; });
-  const bool is_in_place = how.has_places && !is_packed;
-  const std::size_t serving = is_in_place ? LoadWorker::kAheadInPlace : LoadWorker::kAheadPacked;
+  const bool packed = is_packed(chunks_of_it);
+  const std::size_t serving =
+      how.has_places && !packed ? LoadWorker::ahead_in_place(usual) : LoadWorker::kAheadPacked;
   const auto ahead_of = [&](std::size_t worker) {
     return worker >= usual ? 1 : how.ahead != 0 ? how.ahead : serving;
   };
   for (std::size_t i = 0; i < usual + (how.urgent ? 1 : 0); ++i)
-    GANTRY_TRY(make_worker(how, *io, ahead_of(i), is_packed));
+    GANTRY_TRY(make_worker(how, *io, ahead_of(i), packed));
   const BlockSignals blocked;
   for (std::size_t i = 0; i < workers.size(); ++i) {
     GANTRY_ASSIGN(std::thread thread,
@@ -96,6 +95,16 @@ Result<void> LoadJob::start(const Start& how, std::span<const std::size_t> chunk
     threads_.push_back(std::move(thread));
   }
   return {};
+}
+
+bool LoadJob::is_packed(std::span<const std::size_t> those_chunks) const {
+  return std::ranges::any_of(
+      those_chunks, [&](std::size_t chunk) { return chunks[chunk].coding.codec != Codec::none; });
+}
+
+std::size_t LoadJob::under_way(std::span<const std::size_t> those_chunks) const {
+  return workers.size() * (is_packed(those_chunks) ? LoadWorker::kAheadPacked
+                                                   : LoadWorker::ahead_in_place(workers.size()));
 }
 
 void LoadJob::cancel_lanes() noexcept {

@@ -7,9 +7,10 @@
 namespace gantry {
 namespace {
 
-// Of chunks, for an estimate: more than are under way at a time, and no more than half a second's.
-constexpr unsigned kLeastSample = 32;
-constexpr unsigned kMostSample = 128;
+// Of chunks, for an estimate: some times as many as are under way at a time.
+constexpr std::size_t kLeastSample = 32;
+constexpr std::size_t kLeastInPlace = 96;
+constexpr std::size_t kMostSample = 128;
 
 Bytes up_to_border(Bytes bytes) noexcept {
   return (bytes + kImageBorder - 1) / kImageBorder * kImageBorder;
@@ -38,9 +39,9 @@ Result<void> ImageLoading::State::prepare(const Image& image, std::optional<doub
 }
 
 void ImageLoading::State::thin_out(double share) {
-  const auto all = static_cast<double>(all_chunks_);
-  const auto wanted = std::clamp(all * share, double{kLeastSample}, double{kMostSample});
-  const auto sample = std::min(all_chunks_, static_cast<std::size_t>(wanted));
+  const auto wanted = static_cast<std::size_t>(static_cast<double>(all_chunks_) * share);
+  const std::size_t least = is_packed(order_) ? kLeastSample : kLeastInPlace;
+  const auto sample = std::min(all_chunks_, std::clamp(wanted, least, kMostSample));
   for (std::size_t i = 0; i < sample; ++i) order_[i] = order_[i * all_chunks_ / sample];
   order_.resize(sample);
 }
@@ -193,12 +194,12 @@ Result<void> ImageLoading::State::wait_for_all(Deadline deadline) {
   return {};
 }
 
-// The first third is how it begins; at the rate of what comes after it all others would have come.
+// Those that are under way first come together and late; others come at the rate of what follows.
 std::chrono::nanoseconds ImageLoading::State::time_of_all() {
   const std::lock_guard lock(mutex_);
   if (when_.size() == all_chunks_) return report_.elapsed;
-  const std::size_t first = when_.size() / 3;
-  const auto rate = (when_.back() - when_[first]) / static_cast<double>(when_.size() - 1 - first);
+  const std::size_t first = std::min(under_way(order_), when_.size() / 2);
+  const auto rate = (when_.back() - when_[first - 1]) / static_cast<double>(when_.size() - first);
   return when_.back() + std::chrono::duration_cast<std::chrono::nanoseconds>(
                             rate * static_cast<double>(all_chunks_ - when_.size()));
 }

@@ -1,5 +1,6 @@
 #pragma once  // image/load/load_worker.hpp: reads chunks ahead, unpacks and checks them.
 
+#include <algorithm>
 #include <deque>
 
 #include "engine/codec/codec.hpp"
@@ -10,9 +11,12 @@ namespace gantry {
 /// One of the threads of a loading. While it unpacks a chunk, the next ones are on their way.
 class LoadWorker {
  public:
-  /// Chunks that are read at a time, by each worker: into their places, or into a buffer each.
-  static constexpr std::size_t kAheadInPlace = 16;
+  /// Chunks that each worker reads at a time into a buffer each.
   static constexpr std::size_t kAheadPacked = 4;
+  /// The same into their places: all together as many as the disk takes.
+  [[nodiscard]] static constexpr std::size_t ahead_in_place(std::size_t workers) noexcept {
+    return std::max<std::size_t>(kAheadPacked, 32 / workers);
+  }
 
   LoadWorker(LoadJob& job, std::size_t number, std::size_t ahead) noexcept;
   void run();

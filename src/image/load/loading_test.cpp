@@ -74,7 +74,7 @@ TEST_F(Loads, AnEstimateLoadsAPartAndSaysWhatBoundsIt) {
   Content content;
   for (int i = 0; i < 40; ++i)
     content.add(test::tensor("t" + std::to_string(i), types::u8, {4 << 20}));
-  const Image image = packed(content);
+  const Image image = packed(content, {.codec = Codec::deflate, .planes = true});
   const auto estimate = estimate_load(image);
   ASSERT_TRUE(estimate) << to_string(estimate.error());
   EXPECT_EQ(estimate->sample.raw_bytes, Bytes{32} * kImageChunkBytes);

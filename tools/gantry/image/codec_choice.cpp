@@ -12,7 +12,7 @@
 namespace gantry::cli {
 namespace {
 
-constexpr Bytes kSample = 32 * kImageChunkBytes;  // that estimate_load() loads whole
+constexpr Bytes kSample = 48 * kImageChunkBytes;
 // Below this an image is there within milliseconds either way.
 constexpr Bytes kWorthAsking = 4 * kImageChunkBytes;
 // What gains less is noise, and packing takes its time.

@@ -1,0 +1,52 @@
+#pragma once  // tests/process/pack_support.hpp: files that `gantry pack` is tried with.
+
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "cli_support.hpp"
+
+namespace gantry::test {
+
+class Pack : public Cli {
+ protected:
+  void write(const std::string& name, const std::string& bytes) const {
+    std::ofstream(path(name), std::ios::binary) << bytes;
+  }
+  [[nodiscard]] std::string read(const std::string& name) const {
+    std::ostringstream text;
+    text << std::ifstream(path(name), std::ios::binary).rdbuf();
+    return text.str();
+  }
+  [[nodiscard]] std::string path(const std::string& name) const { return files_.file(name); }
+
+  [[nodiscard]] Ended done(std::vector<std::string> words) const {
+    Command command = gantry(words);
+    command.cwd = files_.path();
+    return run(command);
+  }
+  void expect_done(const std::vector<std::string>& words) const {
+    const Ended ended = done(words);
+    EXPECT_EQ(ended.status, 0) << ended.errors;
+  }
+  /// What `gantry pack` says of this file, which it refuses.
+  [[nodiscard]] std::string said_of(const std::string& name, const std::string& bytes,
+                                    std::vector<std::string> options = {}) const {
+    write(name, bytes);
+    std::vector<std::string> words{"pack", name, "out.gimg"};
+    words.insert(words.end(), options.begin(), options.end());
+    const Ended ended = done(words);
+    EXPECT_EQ(ended.status, 1) << ended.output;
+    EXPECT_THAT(ended.errors, IsOneLine());
+    EXPECT_FALSE(std::filesystem::exists(path("out.gimg")));
+    return ended.errors;
+  }
+  [[nodiscard]] nlohmann::json listed(const std::string& image) const {
+    return nlohmann::json::parse(done({"image", "ls", image, "--json"}).output);
+  }
+
+  ScratchDirectory files_;
+};
+
+}  // namespace gantry::test
