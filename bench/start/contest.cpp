@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <filesystem>
-#include <fstream>
 #include <limits>
 
 #include "../support/process/process_group.hpp"
@@ -15,7 +14,7 @@
 #include "../support/run/rounds.hpp"
 #include "disk_limit.hpp"
 #include "files.hpp"
-#include "loaders.hpp"
+#include "keeping.hpp"
 #include "settings.hpp"
 
 namespace gantry::bench {
@@ -24,6 +23,7 @@ namespace {
 constexpr Bytes kFiles = 3;      // of each size
 constexpr double kMemories = 2;  // tensors, and what they are copied or unpacked from
 constexpr unsigned kChoosingRounds = 3;
+constexpr std::size_t kStarts = 21;  // of one worker, where nothing is loaded
 constexpr std::array kDirectReads = {DirectReads{Bytes{4} << 20, 4}, DirectReads{Bytes{4} << 20, 8},
                                      DirectReads{Bytes{4} << 20, 32},
                                      DirectReads{Bytes{1} << 20, 32}};
@@ -34,17 +34,8 @@ double peak_bytes() noexcept {
   return static_cast<double>(usage.ru_maxrss) * 1024;
 }
 
-/// The share of this process in the memory that it maps, with others or alone; 0: not known.
-double shared_bytes() {
-  std::ifstream in("/proc/self/smaps_rollup");
-  double kib = 0;
-  for (std::string word; in >> word;)
-    if (word == "Pss:" && in >> kib) break;
-  return kib * 1024;
-}
-
 /// What a process is commanded to do: the number of Command::warmups.
-enum Order : std::uint64_t { kStart, kStartAndRead, kTellMemory };
+enum Order : std::uint64_t { kStart, kStartAndRead, kTellMemory, kStartOften };
 
 /// One start, and what came of it. CPU time is that of reading, too, if that is part of the order.
 Result<Answer> start_once(Loader& loader, const Weights& weights, bool is_read) {
@@ -59,6 +50,21 @@ Result<Answer> start_once(Loader& loader, const Weights& weights, bool is_read) 
   if (auto checked = check_loaded(loader, weights); !checked) return Unexpected(checked.error());
   if (is_read) spent = watch.spent();
   answer.cpu_ns = spent.caller_ns + spent.helper_ns;
+  return answer;
+}
+
+/// Many starts, each of which gives back what the one before it had; the median.
+Result<Answer> start_often(Loader& loader) {
+  std::array<double, kStarts> times{};
+  for (double& time : times) {
+    loader.drop();
+    const Stopwatch watch;
+    if (auto loaded = loader.load(); !loaded) return Unexpected(loaded.error());
+    time = watch.spent().wall_ns;
+  }
+  Answer answer;
+  answer.kind = Answer::Kind::measured;
+  answer.p50_ns = median(times);
   return answer;
 }
 
@@ -125,17 +131,29 @@ class Contest {
     return run_rounds(rounds, progress, report_);
   }
 
-  /// So many workers, from the page cache.
+  /// So many workers, from the page cache or a keeper; each way for which there is memory.
   Result<void> keep(const std::string& name, unsigned workers, cli::Progress& progress) {
     Rounds rounds{name, weights_.bytes(), rounds_, {}, fails, interrupt_descriptor_};
     for (const LoaderKind& kind : keep_kinds_)
-      rounds.entrants.push_back({std::string(kind.name), [&, workers](Series& series) {
-                                   return keep_turn(kind, name, workers, series);
-                                 }});
-    return run_rounds(rounds, progress, report_);
+      if (const std::string lack = lack_of(kind, workers); !lack.empty())
+        report_.skipped.push_back({fmt::format("{} in {}", kind.name, name), lack});
+      else
+        rounds.entrants.push_back({std::string(kind.name), [&, workers](Series& series) {
+                                     return keep_turn(kind, name, workers, series);
+                                   }});
+    if (!rounds.entrants.empty()) return run_rounds(rounds, progress, report_);
+    return {};
   }
 
  private:
+  /// The page cache has the file as well.
+  std::string lack_of(const LoaderKind& kind, unsigned workers) const {
+    if (kind.kept == PageKind::hugetlb) return lack_of_huge_pages(weights_.bytes());
+    const unsigned images = kind.kept ? 1 : workers;
+    return lack_of_memory(static_cast<double>(weights_.bytes()) * (images + 1),
+                          probe_machine().memory_free_bytes);
+  }
+
   /// Nobody may.
   static Result<void> fails(std::size_t, const Error& error) { return Unexpected(error); }
 
@@ -156,10 +174,10 @@ class Contest {
                              const DiskLimit* limit) {
     if (kind.reads_disk)
       if (auto cold = make_cold(weights_.path(kind.file)); !cold) return Unexpected(cold.error());
-    auto group = fork(kind, name, 1, limit);
-    if (!group) return Unexpected(group.error());
-    auto figures = group->run(0, {kStart, 1});
-    group->dismiss();
+    ProcessGroup group(interrupt_descriptor_);
+    if (auto ready = fork(group, kind, name, 1, limit); !ready) return Unexpected(ready.error());
+    auto figures = group.run(0, {kStart, 1});
+    group.dismiss();
     return figures;
   }
 
@@ -167,33 +185,51 @@ class Contest {
   Result<void> keep_turn(const LoaderKind& kind, const std::string& name, unsigned workers,
                          Series& series) {
     if (auto warm = make_warm(weights_.path(kind.file)); !warm) return warm;
-    auto group = fork(kind, name, workers, nullptr);
-    if (!group) return Unexpected(group.error());
+    ProcessGroup group(interrupt_descriptor_);
+    const std::size_t party = kind.kept ? 1 : 0;  // of the workers
+    if (kind.kept) {
+      const Role role = keeper_role("the keeper of " + name, kind, weights_, workers + 1);
+      if (auto added = group.add(Party{{role}}, MayFail::never); !added) return added;
+    }
+    if (auto ready = fork(group, kind, name, workers, nullptr); !ready) return ready;
     const Stopwatch watch;
-    auto figures = group->run(0, {kStartAndRead, 1});
+    auto figures = group.run(party, {kStartAndRead, 1});
     const double wall = watch.spent().wall_ns;
     if (!figures) return Unexpected(figures.error());
-    const auto memory = group->run(0, {kTellMemory, 1});
+    const auto memory = group.run(party, {kTellMemory, 1});
     if (!memory) return Unexpected(memory.error());
-    group->dismiss();
     figures->peak_bytes = workers * memory->peak_bytes;
+    if (kind.kept)
+      if (auto added = add_keeper(group, party, *figures); !added) return added;
+    group.dismiss();
     add(series, workers * static_cast<double>(weights_.bytes()), wall, *figures);
     series.add(kUsableTime, "ns", figures->p50_ns);
     return {};
   }
 
-  Result<ProcessGroup> fork(const LoaderKind& kind, const std::string& name, unsigned workers,
-                            const DiskLimit* limit) {
-    ProcessGroup group(interrupt_descriptor_);
-    const Role role{fmt::format("{} of {}", kind.name, name), kAnyCpu,
-                    [&](Link& link) { serve(link, kind, limit); }};
-    const Party party{std::vector<Role>(workers, role)};
-    if (auto added = group.add(party, MayFail::never); !added) return Unexpected(added.error());
-    if (auto ready = group.await_ready(); !ready) return Unexpected(ready.error());
-    return group;
+  /// Adds what the keeper took, and has all workers attach again and again.
+  static Result<void> add_keeper(ProcessGroup& group, std::size_t workers, RoundFigures& figures) {
+    const auto keeper = group.run(0, {kTellMemory, 1});
+    if (!keeper) return Unexpected(keeper.error());
+    figures.cpu_ns += keeper->cpu_ns;
+    figures.peak_bytes += keeper->peak_bytes;
+    const auto often = group.run(workers, {kStartOften, 1});
+    if (!often) return Unexpected(often.error());
+    figures.p50_ns = often->p50_ns;
+    return {};
   }
 
-  void serve(Link& link, const LoaderKind& kind, const DiskLimit* limit) const {
+  Result<void> fork(ProcessGroup& group, const LoaderKind& kind, const std::string& name,
+                    unsigned workers, const DiskLimit* limit) const {
+    const unsigned sharers = workers + (kind.kept ? 1 : 0);
+    const Role role{fmt::format("{} of {}", kind.name, name), kAnyCpu,
+                    [&, sharers, limit](Link& link) { serve(link, kind, sharers, limit); }};
+    const Party party{std::vector<Role>(workers, role)};
+    if (auto added = group.add(party, MayFail::never); !added) return added;
+    return group.await_ready();
+  }
+
+  void serve(Link& link, const LoaderKind& kind, unsigned sharers, const DiskLimit* limit) const {
     const auto loader = kind.make(weights_, reads_);
     auto ready = limit == nullptr ? Result<void>() : limit->join();
     if (ready) ready = loader->prepare();
@@ -202,11 +238,12 @@ class Contest {
       return;
     }
     obey_commands(link, [&](const Command& command) -> Result<Answer> {
+      if (command.warmups == kStartOften) return start_often(*loader);
       if (command.warmups != kTellMemory)
         return start_once(*loader, weights_, command.warmups == kStartAndRead);
       Answer answer;
       answer.kind = Answer::Kind::measured;
-      answer.peak_bytes = shared_bytes();
+      answer.peak_bytes = memory_share(sharers);
       return answer;
     });
   }
@@ -256,17 +293,9 @@ Result<void> run_disks(const Settings& settings, const Shape& shape, Bytes bytes
   return {};
 }
 
-/// Each number of workers for which there is memory.
-Result<void> run_workers(Bytes bytes, Contest& contest, cli::Progress& progress, Report& report) {
-  for (const unsigned workers : kKeepWorkers) {
-    const std::string name = case_of(bytes, workers);
-    const double needed = static_cast<double>(bytes) * (workers + 1);  // the page cache's as well
-    const std::string lack = lack_of_memory(needed, probe_machine().memory_free_bytes);
-    if (!lack.empty())
-      report.skipped.push_back({name, lack});
-    else if (auto ran = contest.keep(name, workers, progress); !ran)
-      return ran;
-  }
+Result<void> run_workers(Bytes bytes, Contest& contest, cli::Progress& progress) {
+  for (const unsigned workers : kKeepWorkers)
+    if (auto ran = contest.keep(case_of(bytes, workers), workers, progress); !ran) return ran;
   return {};
 }
 
@@ -280,7 +309,7 @@ Result<void> run_shape(const Settings& settings, const Shape& shape, Bytes bytes
   const auto weights = Weights::make(path, bytes, shape.tensors, interrupt_descriptor);
   if (!weights) return Unexpected(weights.error());
   Contest contest(settings, *weights, interrupt_descriptor, report);
-  if (shape.case_name == kKeep.case_name) return run_workers(bytes, contest, progress, report);
+  if (shape.case_name == kKeep.case_name) return run_workers(bytes, contest, progress);
   return run_disks(settings, shape, bytes, path, contest, progress, report);
 }
 

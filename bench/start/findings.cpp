@@ -9,7 +9,7 @@
 namespace gantry::bench {
 namespace {
 
-constexpr std::string_view kLine = "{:<30}{:>11}  {:<26}{:>7}{:>10}{:>10}{:>10}  {}\n";
+constexpr std::string_view kLine = "{:<30}{:>11}  {:<26}{:>7}{:>10}{:>10}{:>10}{:>11}  {}\n";
 
 /// What rates are compared with: in `keep` there is no gantry/plain.
 std::string_view reference_of(const Report& report, const std::string& case_name) {
@@ -18,7 +18,7 @@ std::string_view reference_of(const Report& report, const std::string& case_name
 
 std::string heading(const Report& report, const std::string& case_name) {
   return fmt::format(kLine, case_name, "median", "min .. max", "GB/s", "CPU s", "s/GB", "peak GiB",
-                     fmt::format("GB/s / {}", reference_of(report, case_name)));
+                     "usable", fmt::format("GB/s / {}", reference_of(report, case_name)));
 }
 
 std::string subject_line(const Report& report, const Row& row) {
@@ -26,6 +26,7 @@ std::string subject_line(const Report& report, const Row& row) {
     const Row* const found = report.find(row.case_name, subject, metric);
     return found == nullptr ? 0 : found->summary.value;
   };
+  const Row* const usable = report.find(row.case_name, row.subject, kUsableTime);
   const double rate = figure(row.subject, kThroughput);
   const double reference = figure(reference_of(report, row.case_name), kThroughput);
   return fmt::format(kLine, fmt::format("  {}", row.subject), time_text(row.summary.value),
@@ -33,6 +34,7 @@ std::string subject_line(const Report& report, const Row& row) {
                      fmt::format("{:.2f}", figure(row.subject, kCpuTime) / 1e9),
                      fmt::format("{:.3f}", figure(row.subject, kCpuPerGb)),
                      fmt::format("{:.2f}", figure(row.subject, kPeakMemory) / (1 << 30)),
+                     time_text(usable == nullptr ? row.summary.value : usable->summary.value),
                      reference > 0 ? fmt::format("{:.2f}x", rate / reference) : "-");
 }
 
@@ -43,6 +45,23 @@ std::string chosen_lines(const Report& report) {
   return text.empty() ? text : text + "\n";
 }
 
+/// What is kept against what each worker reads for itself.
+void add_keep_findings(const Report& report, Ratios& ratios, Bytes bytes, unsigned workers) {
+  const std::string name = case_of(bytes, workers);
+  for (const std::string_view subject : {kAttach, kAttachHuge}) {
+    const Row* const usable = report.find(name, subject, kUsableTime);
+    if (usable == nullptr) continue;
+    ratios.figure(fmt::format("{}: ms until {} is usable", name, subject),
+                  usable->summary.value / 1e6, Bar::at_most(5));
+    ratios.in_case(name, subject, kReadCopy, Bar::at_least(subject == kAttach ? 1 : 10),
+                   kThroughput);
+    const Row* const memory = report.find(name, subject, kPeakMemory);
+    ratios.figure(fmt::format("{}: memory of {} / one image", name, subject),
+                  memory->summary.value / static_cast<double>(bytes),
+                  workers == kKeepWorkers.back() ? Bar::at_most(1.02) : Bar::none());
+  }
+}
+
 }  // namespace
 
 void add_findings(Report& report, const Settings& settings) {
@@ -50,6 +69,7 @@ void add_findings(Report& report, const Settings& settings) {
   const auto in_case = [&](const std::string& name, std::string_view over, std::string_view under,
                            const Bar& bar) { ratios.in_case(name, over, under, bar, kThroughput); };
   for (const Bytes bytes : settings.common.sizes) {
+    for (const unsigned workers : kKeepWorkers) add_keep_findings(report, ratios, bytes, workers);
     const std::string large = case_of(kLarge, bytes, kAsIs);
     const std::string small = case_of(kSmall, bytes, kAsIs);
     in_case(large, kPlain, kDirect, Bar::at_least(0.95));

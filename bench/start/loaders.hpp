@@ -1,6 +1,8 @@
 #pragma once  // bench/start/loaders.hpp: the ways of bringing weights from a file into memory.
 
+#include <gantry/memory.hpp>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -12,6 +14,8 @@ namespace gantry::bench {
 inline constexpr std::string_view kPlain = "gantry/plain";
 inline constexpr std::string_view kCompressed = "gantry/compressed";
 inline constexpr std::string_view kAuto = "gantry/auto";
+inline constexpr std::string_view kAttach = "gantry/attach";
+inline constexpr std::string_view kAttachHuge = "gantry/attach-2MiB";
 inline constexpr std::string_view kMmap = "safetensors-mmap";
 inline constexpr std::string_view kReadCopy = "read-copy";
 inline constexpr std::string_view kTorchLike = "torch-like";
@@ -33,6 +37,8 @@ class Loader {
   virtual Result<void> prepare() { return {}; }
   /// Timed: from a file's name to every tensor in memory of its own.
   virtual Result<void> load() = 0;
+  /// Gives back what it loaded, so that it may load once more; only of those that attach.
+  virtual void drop() {}
   /// The bytes of tensor number `index`.
   [[nodiscard]] virtual ConstByteSpan tensor(std::size_t index) const = 0;
   /// How it went about it; "": there is no choice.
@@ -45,6 +51,7 @@ struct LoaderKind {
   WeightFile file;
   bool reads_disk;  ///< From which the file has to come; otherwise it is in memory already.
   std::unique_ptr<Loader> (*make)(const Weights& weights, const DirectReads& reads);
+  std::optional<PageKind> kept{};  ///< A process keeps it in such pages; none: nobody does.
 };
 /// All of them, the order of the report.
 [[nodiscard]] const std::vector<LoaderKind>& loader_kinds();
@@ -57,6 +64,7 @@ struct LoaderKind {
 
 // Those of each file.
 [[nodiscard]] std::vector<LoaderKind> image_kinds();
+[[nodiscard]] std::vector<LoaderKind> attach_kinds();
 [[nodiscard]] std::vector<LoaderKind> safetensors_kinds();
 [[nodiscard]] std::vector<LoaderKind> limit_kinds();
 

@@ -73,7 +73,8 @@ TEST_F(BenchStart, AHeldDiskIsACaseOfItsOwnOrHasAReason) {
 }
 
 TEST_F(BenchStart, WorkersHaveACopyEach) {
-  const json document = document_of({"--sizes", "8M", "--cases", "keep"});
+  const json document =
+      document_of({"--sizes", "8M", "--cases", "keep", "--subjects", "read-copy"});
   expect_contract(document, name_);
   constexpr double kBytes = 8 << 20;
   const std::map<std::string, double> workers = {{"keep/8 MiB/1 worker", 1},
@@ -94,7 +95,8 @@ TEST_F(BenchStart, WorkersHaveACopyEach) {
 
 TEST_F(BenchStart, EightWorkersAreEightProcesses) {
   ASSERT_NO_FATAL_FAILURE(
-      begin({"--sizes", "8M", "--cases", "keep", "--rounds", "20"}, "keep/8 MiB/8 workers", 1));
+      begin({"--sizes", "8M", "--cases", "keep", "--rounds", "20", "--subjects", "read-copy"},
+            "keep/8 MiB/8 workers", 1));
   std::size_t most = 0;
   siginfo_t end{};
   while (end.si_pid == 0) {
@@ -104,6 +106,29 @@ TEST_F(BenchStart, EightWorkersAreEightProcesses) {
   }
   EXPECT_EQ(bench_->wait().status, 0);
   EXPECT_EQ(most, 9U);  // and who looks after the files
+}
+
+TEST_F(BenchStart, WorkersShareWhatAKeeperHas) {
+  const json document = document_of({"--sizes", "64M", "--cases", "keep", "--subjects", "gantry"});
+  expect_contract(document, name_);
+  constexpr double kBytes = 64 << 20;
+  for (const auto& [name, count] : std::map<std::string, double>{
+           {"keep/64 MiB/1 worker", 1}, {"keep/64 MiB/2 workers", 2}, {"keep/64 MiB/8 workers", 8}})
+    for (const std::string subject : {"gantry/attach", "gantry/attach-2MiB"}) {
+      const std::string reason = reason_of(document, subject + " in " + name);
+      if (subject != "gantry/attach" && !reason.empty()) {
+        EXPECT_THAT(reason, HasSubstr("huge pages of 2 MiB"));
+        EXPECT_THAT(reason, HasSubstr("; sysctl vm.nr_hugepages="));
+        continue;
+      }
+      const auto figure = [&, &name = name](const char* metric) {
+        return figure_of(document, name, subject, metric);
+      };
+      EXPECT_NEAR(figure("throughput"), count * kBytes / figure("latency_p50"), 1e-6) << name;
+      EXPECT_GT(figure("usable_time"), 0) << name;
+      EXPECT_GE(figure("peak_memory"), kBytes) << name;  // all of it, and once
+      EXPECT_LE(figure("peak_memory"), 1.5 * kBytes) << name;
+    }
 }
 
 TEST_F(BenchStart, AFolderInMemoryIsRefused) {
@@ -160,6 +185,17 @@ TEST_F(BenchStart, KilledOutrightItLeavesNoFiles) {
   bench_->signal(SIGKILL);
   bench_->wait();
   while (::waitpid(-1, nullptr, 0) > 0) {  // orphans are ours
+  }
+  EXPECT_TRUE(std::filesystem::is_empty(temporary_));
+}
+
+TEST_F(BenchStart, KilledOutrightItLeavesNoKeeper) {
+  ASSERT_NO_FATAL_FAILURE(
+      begin({"--sizes", "8M", "--rounds", "1000", "--cases", "keep", "--subjects", "gantry/attach"},
+            "keep/8 MiB/1 worker (2/", 3));  // it, a worker, the files' guard
+  bench_->signal(SIGKILL);
+  bench_->wait();
+  while (::waitpid(-1, nullptr, 0) > 0) {  // orphans are ours: it returns when none is left
   }
   EXPECT_TRUE(std::filesystem::is_empty(temporary_));
 }

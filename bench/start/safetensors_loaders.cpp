@@ -106,7 +106,9 @@ std::vector<LoaderKind> safetensors_kinds() {
 }
 
 std::vector<LoaderKind> keep_kinds() {
-  return {{kReadCopy, WeightFile::safetensors, false, make_loader<ReadCopyLoader>}};
+  auto kinds = attach_kinds();
+  kinds.push_back({kReadCopy, WeightFile::safetensors, false, make_loader<ReadCopyLoader>});
+  return kinds;
 }
 
 }  // namespace gantry::bench

@@ -25,7 +25,8 @@ Result<std::vector<std::string>> parse_cases(const std::string& text) {
 
 Result<std::vector<std::string>> parse_subjects(const std::string& text) {
   std::vector<std::string> names;
-  for (const LoaderKind& kind : loader_kinds()) names.emplace_back(kind.name);
+  for (const auto& kinds : {loader_kinds(), attach_kinds()})
+    for (const LoaderKind& kind : kinds) names.emplace_back(kind.name);
   return named_subjects(text, names);
 }
 
@@ -42,10 +43,12 @@ Manual manual(Settings& settings) {
           "cache,\n"
           "which mincore() confirms, and every byte is compared with what was made, outside the "
           "timed\n"
-          "part. In keep 1 to 8 workers load from the page cache and read everything. Files go to\n"
-          "$TMPDIR, three times the size. --disk 1GB/s and 0.5GB/s are a control group's, and "
-          "take\n"
-          "root. There are no --peers: what this is compared with is always there.\n\n"
+          "part. In keep 1 to 8 workers load from the page cache, or attach what another process "
+          "keeps,\n"
+          "and read everything. Files go to $TMPDIR, three times the size. --disk 1GB/s and "
+          "0.5GB/s\n"
+          "are a control group's, and take root. There are no --peers: what this is compared with "
+          "is always there.\n\n"
           "Example: gantry bench start --cases weights/small --sizes 4G --json > start.json",
       .sizes = "1G",
       .quick_sizes = "128M",

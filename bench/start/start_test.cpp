@@ -16,6 +16,7 @@
 #include "../support/system/buffer.hpp"
 #include "disk_limit.hpp"
 #include "files.hpp"
+#include "keeping.hpp"
 #include "loaders.hpp"
 
 namespace gantry::bench {
@@ -165,6 +166,38 @@ TEST_F(MadeWeights, EveryLoaderBringsAllOfIt) {
       const auto checked = check_loaded(*loader, weights_);
       EXPECT_TRUE(checked) << kind.name << ": " << to_string(checked.error());
     }
+}
+
+// ---- kept ----------------------------------------------------------------------------------
+
+TEST_F(MadeWeights, AnAttachedImageHasAllOfItEachTime) {
+  for (const LoaderKind& kind : attach_kinds()) {
+    if (kind.kept == PageKind::hugetlb && !lack_of_huge_pages(kTotal).empty()) continue;
+    ProcessGroup group(kNoInterrupt);
+    must(group.add(Party{{keeper_role("the keeper", kind, weights_, 2)}}, MayFail::never));
+    must(group.await_ready());
+    const auto loader = kind.make(weights_, {});
+    for (int time = 0; time < 3; ++time) {
+      loader->drop();
+      const auto loaded = loader->load();
+      ASSERT_TRUE(loaded) << to_string(loaded.error());
+      const auto checked = check_loaded(*loader, weights_);
+      EXPECT_TRUE(checked) << kind.name << ": " << to_string(checked.error());
+    }
+    EXPECT_GT(must(group.run(0, {})).peak_bytes, 0.4 * kTotal);  // its half
+  }
+}
+
+TEST_F(MadeWeights, AnImageThatCannotBeKeptIsSaidByItsKeeper) {
+  std::fstream file(weights_.path(WeightFile::plain));
+  file.seekp(-5000, std::ios::end);
+  file.put('x').put('y').flush();
+  ProcessGroup group(kNoInterrupt);
+  const Role role = keeper_role("the keeper", attach_kinds().front(), weights_, 2);
+  must(group.add(Party{{role}}, MayFail::never));
+  const auto ready = group.await_ready();
+  ASSERT_FALSE(ready);
+  EXPECT_THAT(ready.error().message, AllOf(HasSubstr("the keeper: "), HasSubstr("chunk")));
 }
 
 // ---- cold, and slow ------------------------------------------------------------------------

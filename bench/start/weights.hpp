@@ -39,6 +39,7 @@ class Weights {
 
   [[nodiscard]] const std::vector<WeightTensor>& tensors() const noexcept { return tensors_; }
   [[nodiscard]] Bytes bytes() const noexcept { return bytes_; }  ///< Of all tensors.
+  [[nodiscard]] const std::string& folder() const noexcept { return folder_; }
   [[nodiscard]] std::string path(WeightFile file) const;
   /// Of the safetensors file.
   [[nodiscard]] Bytes file_bytes() const noexcept {
