@@ -99,9 +99,9 @@ Result<void> ImageKeeper::State::open(Kept& kept) {
   how.pool.collapse = options.collapse;
   GANTRY_ASSIGN(auto engine, make_inline_engine());
   kept.producer.reset();
+  kept.status.is_there = false;
   GANTRY_ASSIGN(Producer producer, Producer::open(kept.status.name, how, std::move(engine)));
   kept.producer = std::move(producer);
-  kept.status.is_there = false;
   return {};
 }
 
@@ -142,6 +142,7 @@ Result<void> ImageKeeper::State::make_room(Bytes bytes) {
 }
 
 Result<void> ImageKeeper::State::load(Kept& kept, Deadline deadline) {
+  if (!kept.producer) GANTRY_TRY(open(kept));  // another had its name for a moment
   GANTRY_TRY(make_room(kept.status.bytes));
   LoadOptions how;
   how.pool = kept.producer->pool();
@@ -234,7 +235,8 @@ Result<void> ImageKeeper::serve(const std::function<void(const KeptImage&)>& cha
       if (deadline.passed()) return fail(Code::timed_out, "the time to keep images is up");
       for (const auto& one : state.images) state.count_readers(*one);  // and when they came
       for (const auto& one : state.images)
-        if (!one->status.is_there && one->status.readers != 0) state.try_loading(*one, deadline);
+        if (!one->producer || (!one->status.is_there && one->status.readers != 0))
+          state.try_loading(*one, deadline);
     }
   });
 }
