@@ -8,6 +8,14 @@
 #include "image/keep/kept_message.hpp"
 
 namespace gantry {
+namespace {
+
+tl::unexpected<Error> keeps_none(std::string_view name) {
+  return fail(Code::invalid_argument, fmt::format("channel '{}': it keeps no image", name),
+              "gantry keep keeps one; gantry ls shows what has the name");
+}
+
+}  // namespace
 
 // The consumer comes before the message, so that its keeper sees it go when the bytes are free.
 struct GANTRY_LOCAL AttachedImage::State {
@@ -27,9 +35,7 @@ struct GANTRY_LOCAL AttachedImage::State {
 
 Result<void> AttachedImage::State::take(Message given) {
   message = std::move(given);
-  if (message.info().type != image::kKeptImage)
-    return fail(Code::invalid_argument, fmt::format("channel '{}': it keeps no image", name),
-                "gantry keep keeps one; gantry ls shows what has the name");
+  if (message.info().type != image::kKeptImage) return keeps_none(name);
   const ConstByteSpan there = message.segment(0).bytes;
   const std::vector<std::byte> copy(there.begin(), there.end());
   GANTRY_ASSIGN(image::KeptTables kept, image::parse_kept(name, copy));
@@ -102,7 +108,8 @@ Result<std::pair<Consumer, Message>> receive_image(std::string_view name,
     if (code == Code::timed_out)
       return fail(code, fmt::format("image '{}': it was not there when time was up", name),
                   "allow more time; gantry keep says what it waits for");
-    if (code != Code::peer_gone && code != Code::closed) return tl::unexpected(message.error());
+    if (code == Code::closed) return keeps_none(name);  // a keeper's never ends
+    if (code != Code::peer_gone) return tl::unexpected(message.error());
   }
 }
 

@@ -305,6 +305,16 @@ TEST_F(Hostile, AChannelOfAnotherKindIsNoImage) {
   EXPECT_THAT(to_string(image.error()), HasSubstr("keeps no image"));
 }
 
+TEST_F(Hostile, AStreamThatHasEndedIsNoImage) {
+  ProducerOptions how;
+  how.directory = channels_.path();
+  auto producer = Producer::open("model", how, *make_inline_engine());
+  ASSERT_TRUE(producer);
+  std::thread ends([&] { static_cast<void>(producer->close()); });
+  EXPECT_THAT(to_string(attach("model").error()), HasSubstr("keeps no image"));
+  ends.join();
+}
+
 TEST_F(Hostile, TablesAndPartsThatDoNotFitAreRefused) {
   const Content content = test::small_content();
   ASSERT_TRUE(content.pack(folder_.file("i")));

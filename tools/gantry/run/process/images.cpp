@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <gantry/runtime.hpp>
+#include <system_error>
 
 #include "errors.hpp"
 
@@ -28,7 +29,13 @@ Result<std::unique_ptr<RunImages>> RunImages::start(const Pipeline& pipeline,
     return tl::unexpected(pipeline.source.error(pipeline.images.front().at, "images",
                                                 keeper.error().message, keeper.error().hint));
   images->keeper_.emplace(*std::move(keeper));
-  images->thread_ = std::thread([one = images.get()] { one->serve(); });
+  try {
+    images->thread_ = std::thread([one = images.get()] { one->serve(); });
+  } catch (const std::system_error& error) {
+    return tl::unexpected(
+        Error{Code::system, fmt::format("starting a thread that keeps images: {}", error.what()),
+              "raise the limit of processes (ulimit -u)"});
+  }
   return images;
 }
 
