@@ -172,7 +172,7 @@ TEST_F(KeepInARun, MistakesAreNamed) {
     EXPECT_FALSE(fs::exists(files_.file("model.bytes")));
     expect_nothing_left();
   };
-  expect("[images.model]\nfile = \"c.gimg\"\n", "p.toml:5:8: images: c.gimg: No such file");
+  expect("[images.model]\nfile = \"c.gimg\"\n", "p.toml:5:8: images.model: c.gimg: No such file");
   expect("[images.model]\n", "write file = ");
   expect("[images.model]\nfile = \"a.gimg\"\nname = \"b\"\n", "name");
   expect("[images.\"a/b\"]\nfile = \"a.gimg\"\n", "is no name for an image");

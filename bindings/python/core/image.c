@@ -2,14 +2,22 @@
 
 #include <gantry/image.h>
 
+#include <time.h>
+
 #include "core.h"
 
 typedef struct Image {
   PyObject_HEAD gantry_image* handle;
 } Image;
 
-/// Between two looks for a signal's handler.
-static const int64_t kSliceNs = 100000000;
+/// Between two looks for a signal's handler. An end that is being opened takes 200 ms at least.
+static const int64_t kSliceNs = 200000000;
+
+static int64_t now_ns(void) {
+  struct timespec now;
+  clock_gettime(CLOCK_MONOTONIC, &now);
+  return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
+}
 
 /// Image(runtime, name, timeout): in slices, since each attaches anew.
 static PyObject* image_make(PyTypeObject* type, PyObject* arguments, PyObject* words) {
@@ -22,6 +30,7 @@ static PyObject* image_make(PyTypeObject* type, PyObject* arguments, PyObject* w
   if (runtime == NULL) return NULL;
   int64_t left = timeout_of(seconds);
   if (left == -2) return NULL;
+  const int64_t begun = now_ns(), whole = left;
   gantry_image* handle = NULL;
   gantry_code code;
   do {
@@ -29,7 +38,10 @@ static PyObject* image_make(PyTypeObject* type, PyObject* arguments, PyObject* w
     PyThreadState* const state = PyEval_SaveThread();
     code = gantry_image_attach(runtime, name, slice, &handle);
     PyEval_RestoreThread(state);
-    if (left >= 0) left -= slice;
+    if (whole >= 0) {
+      const int64_t gone = now_ns() - begun;
+      left = gone < whole ? whole - gone : 0;
+    }
     if (code == GANTRY_TIMED_OUT && PyErr_CheckSignals() != 0) return NULL;
   } while (code == GANTRY_TIMED_OUT && left != 0);
   if (code != GANTRY_OK) return raise_code(code);

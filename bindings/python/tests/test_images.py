@@ -96,6 +96,18 @@ class Images(Case):
         with self.assertRaises(gantry.InvalidArgument):
             gantry.image("mod/el", timeout=0)
 
+    def test_a_keeper_that_is_stopped_holds_nobody_longer(self) -> None:
+        with kept(self.folder, "model") as keeper:
+            gantry.image("model")  # it is there
+            keeper.send_signal(signal.SIGSTOP)
+            try:
+                begun = time.monotonic()
+                with self.assertRaises(gantry.TimedOut):
+                    gantry.image("model", timeout=2)
+                self.assertLess(time.monotonic() - begun, 3.5)
+            finally:
+                keeper.send_signal(signal.SIGCONT)
+
     def test_a_signals_handler_ends_the_waiting(self) -> None:
         def stop(number: int, frame: object) -> None:
             raise KeyboardInterrupt

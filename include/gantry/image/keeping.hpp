@@ -35,9 +35,9 @@ class GANTRY_API AttachedImage {
 
 /// Maps the image that a keeper has under this name, and copies nothing but its tables; waits for
 /// the keeper, and for the image to be loaded. Errors: those of Consumer::open() and receive();
-/// `invalid_argument` if what has the name keeps no image, `peer_misbehaved` if what it says of the
-/// image is wrong. As long as anybody has it here, its keeper counts this process among its
-/// readers.
+/// `busy` if it has all its readers (32); `invalid_argument` if what has the name keeps no image,
+/// `peer_misbehaved` if what it says of the image is wrong. As long as anybody has it here, its
+/// keeper counts this process among its readers.
 [[nodiscard]] GANTRY_API Result<AttachedImage> attach_image(std::string_view name,
                                                             const ConsumerOptions& options = {},
                                                             Deadline deadline = Deadline::never());

@@ -88,6 +88,7 @@ class GANTRY_API ImageLoading {
  private:
   friend Result<ImageLoading> load_image(const Image& image, const LoadOptions& options);
   explicit ImageLoading(std::shared_ptr<State> state) noexcept;
+  void forget() noexcept;
   std::shared_ptr<State> state_;
 };
 

@@ -46,6 +46,11 @@ Result<void> AttachedImage::State::take(Message given) {
     ConstByteSpan& place = places.emplace_back();
     if (partition.bytes == 0) continue;
     if (segment < message.segments()) place = message.segment(segment++).bytes;
+    if (reinterpret_cast<std::uintptr_t>(place.data()) % kImageTensorBorder != 0)
+      return fail(
+          Code::peer_misbehaved,
+          fmt::format("image '{}': partition {} begins at no border", name, places.size() - 1),
+          "start its keeper anew");
     if (place.size() != partition.bytes)
       return fail(Code::peer_misbehaved,
                   fmt::format("image '{}': partition {} has {} bytes; {} came", name,
@@ -101,9 +106,15 @@ Result<std::pair<Consumer, Message>> receive_image(std::string_view name,
                                                    const ConsumerOptions& options,
                                                    Deadline deadline) {
   for (;;) {
-    GANTRY_ASSIGN(Consumer consumer, Consumer::open(name, options, deadline));
-    auto message = consumer.receive(deadline);
-    if (message) return std::pair(std::move(consumer), *std::move(message));
+    auto consumer = Consumer::open(name, options, deadline);
+    if (!consumer && consumer.error().code == Code::already_exists)
+      return fail(Code::busy,
+                  fmt::format("image '{}': it has {} readers, which is the most", name,
+                              ProducerOptions::kMaxConsumers),
+                  "keep it under a second name as well");
+    if (!consumer) return tl::unexpected(consumer.error());
+    auto message = consumer->receive(deadline);
+    if (message) return std::pair(*std::move(consumer), *std::move(message));
     const Code code = message.error().code;
     if (code == Code::timed_out)
       return fail(code, fmt::format("image '{}': it was not there when time was up", name),

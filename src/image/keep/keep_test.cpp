@@ -282,9 +282,10 @@ TEST_F(Kept, WhatCannotBeKeptIsRefused) {
 
 class Hostile : public Kept {
  protected:
-  /// Sends one message in the place of a keeper's and attaches it.
+  /// Sends one message in the place of a keeper's and attaches it. Its last part begins `off`
+  /// bytes behind a multiple of 256.
   Result<AttachedImage> attach_to(ConstByteSpan tables, const std::vector<ConstByteSpan>& parts,
-                                  std::uint32_t type = image::kKeptImage) {
+                                  std::uint32_t type = image::kKeptImage, std::uintptr_t off = 0) {
     ProducerOptions how;
     how.directory = channels_.path();
     how.history = 1;
@@ -292,7 +293,17 @@ class Hostile : public Kept {
     EXPECT_TRUE(producer) << to_string(producer.error());
     Draft draft;
     draft.copy(tables);
-    for (const ConstByteSpan part : parts) draft.copy(part);
+    std::vector<Block> others;
+    for (const ConstByteSpan part : parts) {
+      Block block;
+      do {
+        others.push_back(std::move(block));
+        block = must(producer->pool().allocate(part.size(), {.alignment = 64}));
+      } while (reinterpret_cast<std::uintptr_t>(block.bytes().data()) % 256 !=
+               (part.data() == parts.back().data() ? off : 0));
+      std::ranges::copy(part, block.bytes().begin());
+      draft.move(std::move(block), part.size());
+    }
     EXPECT_TRUE(producer->send(std::move(draft), {.type = type}));
     return attach("model");
   }
@@ -331,6 +342,8 @@ TEST_F(Hostile, TablesAndPartsThatDoNotFitAreRefused) {
     const auto attached = attach_to(given, those);
     return !attached && attached.error().code == Code::peer_misbehaved;
   };
+  EXPECT_EQ(attach_to(tables, {first, second}, image::kKeptImage, 64).error().code,
+            Code::peer_misbehaved);
   EXPECT_TRUE(is_refused(tables, {first}));
   EXPECT_TRUE(is_refused(tables, {first, second, second}));
   EXPECT_TRUE(is_refused(tables, {first.first(first.size() - 1), second}));

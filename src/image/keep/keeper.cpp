@@ -18,6 +18,8 @@ using Clock = std::chrono::steady_clock;
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 // For what loading reads before it unpacks, and the tables' copy.
 constexpr Bytes kBuffers = Bytes{256} << 20;
+constexpr Bytes kBuffersOfOne = Bytes{32} << 20;
+constexpr int kRest = 4;
 constexpr Bytes kSlab = Bytes{64} << 10;
 
 // As its partitions lie in memory, each from a page on.
@@ -35,7 +37,8 @@ struct Kept {
   Image image;
   KeptImage status;
   std::optional<Producer> producer;
-  Clock::time_point attached{};  // when its newest reader joined
+  Clock::time_point attached{};    // when its newest reader joined
+  Clock::time_point not_before{};  // after a loading that failed, the next one
 };
 
 }  // namespace
@@ -51,9 +54,10 @@ struct GANTRY_LOCAL ImageKeeper::State {
   [[nodiscard]] Result<void> load(Kept& kept, Deadline deadline);
   [[nodiscard]] Result<void> make_room(Bytes bytes);
   [[nodiscard]] static Result<void> send(Kept& kept, ImageLoading& loading);
-  void try_loading(Kept& kept, Deadline deadline);
+  [[nodiscard]] Result<void> try_loading(Kept& kept, Deadline deadline);
   [[nodiscard]] Result<void> pause(Deadline deadline) const;
   [[nodiscard]] Bytes in_memory() const;
+  [[nodiscard]] Bytes in_use();
 
   const KeepOptions options;
   const ForkGuard fork_guard;
@@ -93,8 +97,9 @@ Result<void> ImageKeeper::State::open(Kept& kept) {
   how.history = 1;
   how.pool.name = "image " + kept.status.name.substr(0, 64);
   how.pool.slab_bytes = kSlab;  // what is larger gets a slab of its own size
-  how.pool.budget_bytes = kept.status.bytes + kBuffers + kept.image.tensors().size() * 512 +
-                          kept.image.chunks().size() * 32;
+  // The keeper's budget is what counts. A block may be a sixteenth larger than what lies in it.
+  how.pool.budget_bytes = kept.status.bytes / 8 * 9 + kBuffers + options.workers * kBuffersOfOne +
+                          kept.image.tensors().size() * 512 + kept.image.chunks().size() * 32;
   how.pool.region.pages = options.pages;
   how.pool.collapse = options.collapse;
   GANTRY_ASSIGN(auto engine, make_inline_engine());
@@ -122,7 +127,20 @@ Bytes ImageKeeper::State::in_memory() const {
   return bytes;
 }
 
+Bytes ImageKeeper::State::in_use() {
+  Bytes bytes = 0;
+  for (const auto& one : images) {
+    count_readers(*one);
+    bytes += one->status.is_there && one->status.readers != 0 ? one->status.bytes : 0;
+  }
+  return bytes;
+}
+
 Result<void> ImageKeeper::State::make_room(Bytes bytes) {
+  if (in_use() + bytes > budget)
+    return fail(Code::busy,
+                fmt::format("no room for {} bytes: {} of {} are in use", bytes, in_use(), budget),
+                "raise the budget, or end a reader of another image");
   while (in_memory() + bytes > budget) {
     Kept* oldest = nullptr;
     for (const auto& one : images) {
@@ -131,10 +149,8 @@ Result<void> ImageKeeper::State::make_room(Bytes bytes) {
       if (oldest == nullptr || one->attached < oldest->attached) oldest = one.get();
     }
     if (oldest == nullptr)
-      return fail(
-          Code::busy,
-          fmt::format("no room for {} bytes: {} of {} are in use", bytes, in_memory(), budget),
-          "raise the budget, or end a reader of another image");
+      return fail(Code::busy, fmt::format("no room for {} bytes: others came meanwhile", bytes),
+                  "raise the budget, or end a reader of another image");
     GANTRY_TRY(open(*oldest));
     if (changed) changed(oldest->status);
   }
@@ -180,14 +196,21 @@ Result<void> ImageKeeper::State::send(Kept& kept, ImageLoading& loading) {
   return kept.producer->send(std::move(draft), {.type = image::kKeptImage});
 }
 
-void ImageKeeper::State::try_loading(Kept& kept, Deadline deadline) {
+// Errors: `interrupted`. What else fails is said, and not tried again for some times as long as it
+// took.
+Result<void> ImageKeeper::State::try_loading(Kept& kept, Deadline deadline) {
+  GANTRY_TRY(pause(Deadline::now()));
+  if (Clock::now() < kept.not_before) return {};
+  const auto began = Clock::now();
   const auto done = load(kept, deadline);
   if (kept.producer) kept.producer->pool().trim();
+  if (!done && done.error().code == Code::interrupted) return done;
+  if (!done) kept.not_before = Clock::now() + kRest * (Clock::now() - began);
   const std::string trouble = done ? std::string() : to_string(done.error());
-  if (!done && done.error().code == Code::interrupted) return;
-  if (!done && trouble == kept.status.trouble) return;
+  if (!done && trouble == kept.status.trouble) return {};
   kept.status.trouble = trouble;
   if (changed) changed(kept.status);
+  return {};
 }
 
 // Until it is time for another look.
@@ -229,14 +252,14 @@ Result<void> ImageKeeper::serve(const std::function<void(const KeptImage&)>& cha
     state.changed = changed;
     for (const auto& one : state.images)
       if (!one->status.is_there && state.in_memory() + one->status.bytes <= state.budget)
-        state.try_loading(*one, deadline);
+        GANTRY_TRY(state.try_loading(*one, deadline));
     for (;;) {
       GANTRY_TRY(state.pause(deadline));
       if (deadline.passed()) return fail(Code::timed_out, "the time to keep images is up");
       for (const auto& one : state.images) state.count_readers(*one);  // and when they came
       for (const auto& one : state.images)
         if (!one->producer || (!one->status.is_there && one->status.readers != 0))
-          state.try_loading(*one, deadline);
+          GANTRY_TRY(state.try_loading(*one, deadline));
     }
   });
 }

@@ -86,6 +86,7 @@ Result<void> LoadJob::start(const Start& how, std::span<const std::size_t> chunk
   for (std::size_t i = 0; i < usual + (how.urgent ? 1 : 0); ++i)
     GANTRY_TRY(make_worker(how, *io, ahead_of(i), packed));
   const BlockSignals blocked;
+  threads_.reserve(workers.size());  // so that none that runs is lost
   for (std::size_t i = 0; i < workers.size(); ++i) {
     GANTRY_ASSIGN(std::thread thread,
                   start_thread("a thread that loads an image", [this, i, ahead = ahead_of(i)] {

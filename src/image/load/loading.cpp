@@ -1,5 +1,6 @@
 #include <gantry/image/loading.hpp>
 
+#include "base/disown.hpp"
 #include "base/result.hpp"
 #include "image/load/load_state.hpp"
 
@@ -40,12 +41,21 @@ ImageLoading::ImageLoading(std::shared_ptr<State> state) noexcept : state_(std::
 ImageLoading::ImageLoading(ImageLoading&&) noexcept = default;
 ImageLoading& ImageLoading::operator=(ImageLoading&& other) noexcept {
   if (this == &other) return *this;
-  if (state_ != nullptr) cancel();
+  forget();
   state_ = std::move(other.state_);
   return *this;
 }
 ImageLoading::~ImageLoading() {
-  if (state_ != nullptr) cancel();
+  forget();
+}
+
+// A fork's copy may have threads of the parent's waiting in it, for whom its end would wait.
+void ImageLoading::forget() noexcept {
+  if (state_ == nullptr) return;
+  if (state_->fork_guard.is_this())
+    cancel();
+  else
+    disown(std::move(state_));
 }
 
 Result<LoadedTensor> ImageLoading::wait(std::string_view tensor, Deadline deadline) {
@@ -82,8 +92,9 @@ Result<LoadEstimate> estimate_load(const Image& image, const LoadOptions& option
     own.pool.reset();
     ImageLoading::State sample(image, own);
     GANTRY_TRY(sample.prepare(image, kSampledShare));
-    GANTRY_TRY(sample.start());
-    if (auto done = sample.wait_for_all(Deadline::never()); !done) {
+    Result<void> done = sample.start();
+    if (done) done = sample.wait_for_all(Deadline::never());
+    if (!done) {
       sample.end(done.error());  // its threads end before they are waited for
       return tl::unexpected(done.error());
     }

@@ -168,8 +168,9 @@ void FaultSource::poison(Bytes at, Bytes bytes) noexcept {
         return request.updated;
       });
   if (error == 0) return;
-  ::mprotect(memory_.data() + at, bytes, PROT_NONE);
-  wake(at, bytes);
+  if (::mprotect(memory_.data() + at, bytes, PROT_NONE) == 0) return wake(at, bytes);
+  ::mprotect(memory_.data(), memory_.size(), PROT_NONE);  // more mappings than there may be
+  wake(0, memory_.size());
 }
 
 }  // namespace gantry::snapshot

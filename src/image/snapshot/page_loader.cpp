@@ -129,11 +129,14 @@ std::vector<std::uint64_t> PageLoader::mark(std::size_t chunk) {
 Result<void> PageLoader::there(std::size_t chunk, ConstByteSpan raw, std::chrono::nanoseconds,
                                std::chrono::nanoseconds) {
   GANTRY_TRY(make_pages(chunk, raw));
+  Result<void> mapped;
   for (const std::uint64_t page : mark(chunk))
-    GANTRY_TRY(faults_->map(page * kPageBytes, kPageBytes));
+    if (mapped) mapped = faults_->map(page * kPageBytes, kPageBytes);
   moved_.notify_all();
-  if (over_ >= 0 && is_whole()) ring(over_);
-  return {};
+  const bool is_over = is_whole();
+  if (over_ >= 0 && is_over) ring(over_);
+  // When all is there the watching may have ended meanwhile: whoever waits was woken by that.
+  return is_over ? Result<void>() : mapped;
 }
 
 void PageLoader::end(Error error) noexcept {

@@ -1,6 +1,7 @@
 #include <gantry/image/snapshot.hpp>
 
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 
 #include <atomic>
 #include <thread>
@@ -150,6 +151,24 @@ TEST_F(Snapshots, PagesOfZerosWaitForNothing) {
   EXPECT_EQ(memory[0], std::byte{9});
   EXPECT_EQ(memory[50 * kPageBytes], std::byte{1});
   EXPECT_EQ(restored->report().loaded_bytes, kPageBytes);
+}
+
+// Once it was made and is unmapped again, the kernel asks for it in another way.
+TEST_F(Snapshots, PagesOfZerosComeAgainWhenTheProgramDropsThem) {
+  Snapshot made = must(Snapshot::create(std::vector<SnapshotRegion>{{"heap", 2000 * kPageBytes}}));
+  std::memset(must(made.region("heap")).data(), 1, kPageBytes);
+  must(made.save(path_));
+  const auto io = std::make_shared<GatedFileIo>(0);
+  const auto back = Snapshot::restore(path_, lazily(io));
+  ASSERT_TRUE(back) << to_string(back.error());
+  std::byte* const page = must(back->region("heap")).data() + 1000 * kPageBytes;
+  for (int round = 0; round < 3; ++round) {
+    const std::byte seen = *static_cast<volatile std::byte*>(page);
+    EXPECT_EQ(seen, std::byte{0});
+    ASSERT_EQ(::madvise(page, kPageBytes, MADV_DONTNEED), 0);
+  }
+  io->allow(1000);
+  ASSERT_TRUE(back->wait());
 }
 
 // The kernel lets go of memory in two steps; who touches a page between them must not sleep on.

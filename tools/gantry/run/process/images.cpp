@@ -23,7 +23,12 @@ Result<std::unique_ptr<RunImages>> RunImages::start(const Pipeline& pipeline,
   options.interrupt_descriptor = images->stop_.read_end.get();
   if (auto io = make_file_io("io_uring")) options.file_io = *io;
   std::vector<KeptFile> files;
-  for (const ImageFile& image : pipeline.images) files.push_back({image.name, image.file});
+  for (const ImageFile& image : pipeline.images) {
+    if (const auto opened = Image::open(image.file); !opened)
+      return tl::unexpected(pipeline.source.error(image.at, "images." + image.name,
+                                                  opened.error().message, opened.error().hint));
+    files.push_back({image.name, image.file});
+  }
   auto keeper = ImageKeeper::open(files, options);
   if (!keeper)
     return tl::unexpected(pipeline.source.error(pipeline.images.front().at, "images",
@@ -45,14 +50,18 @@ RunImages::~RunImages() {
 
 // What cannot be loaded ends the run: a stage would wait for it.
 void RunImages::serve() {
-  static_cast<void>(keeper_->serve([this](const KeptImage& image) {
-    if (image.trouble.empty()) return;
-    const std::lock_guard lock(mutex_);
-    if (!end_) return;
-    end_ = tl::unexpected(
-        Error{Code::aborted, fmt::format("images.{}: {}", image.name, image.trouble), {}});
-    failed_.write_end.reset();
-  }));
+  const auto ended = keeper_->serve([this](const KeptImage& image) {
+    if (!image.trouble.empty()) fail(fmt::format("images.{}: {}", image.name, image.trouble));
+  });
+  if (ended.error().code != Code::interrupted)
+    fail(fmt::format("images: {}", to_string(ended.error())));
+}
+
+void RunImages::fail(std::string why) {
+  const std::lock_guard lock(mutex_);
+  if (!end_) return;
+  end_ = tl::unexpected(Error{Code::aborted, std::move(why), {}});
+  failed_.write_end.reset();
 }
 
 Result<void> RunImages::stop() {

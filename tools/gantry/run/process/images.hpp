@@ -30,6 +30,7 @@ class RunImages {
  private:
   RunImages() = default;
   void serve();
+  void fail(std::string why);
 
   Pipe stop_;
   Pipe failed_;
