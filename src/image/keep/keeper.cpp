@@ -92,7 +92,8 @@ Result<void> ImageKeeper::State::add(const KeptFile& file) {
 }
 
 Result<void> ImageKeeper::State::open(Kept& kept) {
-  ProducerOptions how{EndOptions(options), {.slots = 1}};
+  const EndOptions& ends = options;
+  ProducerOptions how{ends, {.slots = 1}};
   how.consumers = ProducerOptions::kMaxConsumers;
   how.history = 1;
   how.pool.name = "image " + kept.status.name.substr(0, 64);
@@ -204,7 +205,7 @@ Result<void> ImageKeeper::State::try_loading(Kept& kept, Deadline deadline) {
   const auto began = Clock::now();
   const auto done = load(kept, deadline);
   if (kept.producer) kept.producer->pool().trim();
-  if (!done && done.error().code == Code::interrupted) return done;
+  if (!done && done.error().code == Code::interrupted) return tl::unexpected(done.error());
   if (!done) kept.not_before = Clock::now() + kRest * (Clock::now() - began);
   const std::string trouble = done ? std::string() : to_string(done.error());
   if (!done && trouble == kept.status.trouble) return {};

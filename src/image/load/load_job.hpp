@@ -28,6 +28,7 @@ class LoadJob {
   };
 
   LoadJob(const Image& image, Deadline deadline);
+  virtual ~LoadJob() = default;
   LoadJob(const LoadJob&) = delete;
   LoadJob& operator=(const LoadJob&) = delete;
 
@@ -54,7 +55,6 @@ class LoadJob {
   std::vector<Worker> workers;
 
  protected:
-  ~LoadJob() = default;
   /// Opens the image's file once more, directly if that can be. Returns how it is read.
   [[nodiscard]] Result<std::string> open_file(const Image& image);
   /// Lets as many workers as are asked for begin (0: one a CPU), and as are worth it, each with a

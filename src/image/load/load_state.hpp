@@ -13,7 +13,7 @@ namespace gantry {
 ///   L3  Once error_ is set no chunk is taken.
 struct GANTRY_LOCAL ImageLoading::State final : LoadJob {
   State(const Image& image, const LoadOptions& options);
-  ~State();
+  ~State() override;
 
   /// Opens the file, takes memory and lays the order down: of all chunks, or of so many of them,
   /// spread evenly.

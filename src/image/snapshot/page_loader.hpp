@@ -19,7 +19,7 @@ namespace gantry::snapshot {
 class PageLoader final : public LoadJob {
  public:
   PageLoader(const Image& image, const Memory& memory, PageMap map, const RestoreOptions& options);
-  ~PageLoader();
+  ~PageLoader() override;
 
   /// `faults`: makes pages in the mapping; null: they are written to the memfd. `over`: an event
   /// that is rung when all is there.
