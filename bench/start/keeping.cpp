@@ -69,7 +69,8 @@ void keep(Link& link, const LoaderKind& kind, const Weights& weights, unsigned s
 
 Role keeper_role(const std::string& name, const LoaderKind& kind, const Weights& weights,
                  unsigned sharers) {
-  return {name, kAnyCpu, [&, sharers](Link& link) { keep(link, kind, weights, sharers); }};
+  return {name, kAnyCpu,
+          [&weights, kind, sharers](Link& link) { keep(link, kind, weights, sharers); }};
 }
 
 double memory_share(unsigned sharers) {
