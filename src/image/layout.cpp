@@ -19,7 +19,9 @@ std::string shown(std::string_view name) {
   return name.size() > kShown ? text + "..." : text;
 }
 
-Result<void> check_name(const std::string& name) {
+}  // namespace
+
+Result<void> check_name(std::string_view name) {
   constexpr const char* kHint = "name it anew; '.' can stand for '/'";
   if (name.empty() || name.size() > kMostNameBytes)
     return fail(Code::invalid_argument,
@@ -35,8 +37,6 @@ Result<void> check_name(const std::string& name) {
                 kHint);
   return {};
 }
-
-}  // namespace
 
 Result<void> Layout::add(ImageTensor& tensor) {
   GANTRY_TRY(check_name(tensor.name));

@@ -6,6 +6,9 @@
 
 namespace gantry::image {
 
+/// Of a tensor, or of what is called as one. Errors: `invalid_argument`.
+[[nodiscard]] Result<void> check_name(std::string_view name);
+
 /// Lays tensors out one behind the other, and their chunks.
 class Layout {
  public:

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/result.hpp"
+#include "image/format.hpp"
 
 namespace gantry {
 namespace {
@@ -11,10 +12,6 @@ namespace {
 constexpr std::size_t kLeastSample = 32;
 constexpr std::size_t kLeastInPlace = 96;
 constexpr std::size_t kMostSample = 128;
-
-Bytes up_to_border(Bytes bytes) noexcept {
-  return (bytes + kImageBorder - 1) / kImageBorder * kImageBorder;
-}
 
 }  // namespace
 
@@ -74,7 +71,8 @@ Result<void> ImageLoading::State::lay_order() {
 Result<void> ImageLoading::State::take_places() {
   for (std::size_t i = 0; i < partitions.size(); ++i) {
     if (!is_wanted_[i] || partitions[i].bytes == 0) continue;
-    GANTRY_ASSIGN(places_[i], take_memory(options.pool, up_to_border(partitions[i].bytes)));
+    GANTRY_ASSIGN(places_[i],
+                  take_memory(options.pool, image::up_to(partitions[i].bytes, kImageBorder)));
   }
   return {};
 }
@@ -111,7 +109,7 @@ Result<void> ImageLoading::State::there(std::size_t chunk, ConstByteSpan,
     report_.waited += waited;
     report_.unpacked += unpacked;
     when_.push_back(std::chrono::steady_clock::now() - began_);
-    if (++there_ == order_.size()) report_.elapsed = std::chrono::steady_clock::now() - began_;
+    if (++there_ == order_.size()) report_.elapsed = when_.back();
   }
   moved_.notify_all();
   return {};

@@ -1,6 +1,7 @@
 #include "image/load/load_worker.hpp"
 
 #include "base/result.hpp"
+#include "image/format.hpp"
 #include "image/tables.hpp"
 #include "image/unpack_chunk.hpp"
 
@@ -8,10 +9,6 @@ namespace gantry {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-Bytes up_to_multiple(Bytes bytes, Bytes of) noexcept {
-  return (bytes + of - 1) / of * of;
-}
 
 }  // namespace
 
@@ -42,7 +39,7 @@ Result<bool> LoadWorker::begin_next() {
   const auto chunk = job_.take(number_);
   if (!chunk) return false;
   const ImageChunk& facts = job_.chunks[*chunk];
-  const Bytes bytes = up_to_multiple(facts.stored_bytes, job_.file->alignment());
+  const Bytes bytes = image::up_to(facts.stored_bytes, job_.file->alignment());
   LoadMemory to;
   if (facts.coding.codec == Codec::none) to = job_.place_of(*chunk, bytes);
   if (to.bytes.empty()) {

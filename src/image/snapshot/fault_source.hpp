@@ -28,14 +28,15 @@ class FaultSource {
   // In whole pages, whose offsets count from the first byte on. A page that is mapped already stays
   // as it is. All wake whoever sleeps there. Errors: `out_of_memory`, `system`.
   [[nodiscard]] Result<void> copy(Bytes to, ConstByteSpan from);  ///< New pages with these bytes.
-  [[nodiscard]] Result<void> make_zero(Bytes at, Bytes bytes);    ///< New pages of zeros.
-  [[nodiscard]] Result<void> map(Bytes at, Bytes bytes);          ///< What the memfd has there.
+  [[nodiscard]] Result<void> map(Bytes at,
+                                 Bytes bytes);  ///< What the memfd has there; zeros, if nothing.
   /// Touching them is SIGBUS from now on (SIGSEGV before Linux 6.6).
   void poison(Bytes at, Bytes bytes) noexcept;
 
  private:
   template <class Call>
   [[nodiscard]] int each(Bytes at, Bytes bytes, Call call) noexcept;
+  [[nodiscard]] Result<void> make_zero(Bytes at, Bytes bytes);
   void wake(Bytes at, Bytes bytes) noexcept;
 
   Fd fd_;

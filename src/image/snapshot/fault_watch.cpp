@@ -71,9 +71,7 @@ Result<void> FaultWatch::answer(std::uint64_t page) {
   }
   const auto answer = loader_ == nullptr ? PageLoader::Answer::map : loader_->touched(page);
   const Bytes at = page * kPageBytes;
-  // A page of zeros may have been made and unmapped since (MADV_DONTNEED): then it is mapped.
-  if (answer == PageLoader::Answer::map || answer == PageLoader::Answer::zero)
-    return faults_.map(at, kPageBytes);
+  if (answer == PageLoader::Answer::map) return faults_.map(at, kPageBytes);
   if (answer == PageLoader::Answer::never) faults_.poison(at, kPageBytes);
   return {};
 }

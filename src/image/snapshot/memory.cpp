@@ -2,24 +2,19 @@
 
 #include <sys/mman.h>
 
-#include <algorithm>
 #include <unordered_set>
 #include <utility>
 
 #include "base/memfd.hpp"
 #include "base/result.hpp"
 #include "base/sizes.hpp"
+#include "image/layout.hpp"
 
 namespace gantry::snapshot {
 namespace {
 
 constexpr std::uint64_t pages_of(Bytes bytes) noexcept {
   return (bytes + kPageBytes - 1) / kPageBytes;
-}
-
-bool is_name(const std::string& name) noexcept {
-  const auto is_wrong = [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; };
-  return !name.empty() && name.size() <= kMostNameBytes && std::ranges::none_of(name, is_wrong);
 }
 
 }  // namespace
@@ -32,9 +27,9 @@ Result<std::uint64_t> count_pages(std::span<const SnapshotRegion> regions) {
                 fmt::format("{} regions, of 1 to {}", regions.size(), kMostRegions));
   for (std::size_t i = 0; i < regions.size(); ++i) {
     const auto place = [&] { return fmt::format("region {}", i); };
-    if (!is_name(regions[i].name))
-      return fail(Code::invalid_argument,
-                  place() + ": its name has 0 or more than 255 bytes, a '/' or control characters");
+    if (const auto name = image::check_name(regions[i].name); !name)
+      return fail(Code::invalid_argument, fmt::format("{}: {}", place(), name.error().message),
+                  name.error().hint);
     if (!names.insert(regions[i].name).second)
       return fail(Code::invalid_argument, place() + ": another region has its name");
     if (regions[i].bytes == 0) return fail(Code::invalid_argument, place() + ": it has 0 bytes");

@@ -167,7 +167,7 @@ void PageLoader::poison() {
 
 PageLoader::Answer PageLoader::touched(std::uint64_t page) {
   const auto place = map_.find(page);
-  if (!place) return Answer::zero;
+  if (!place) return Answer::map;
   const std::size_t chunk = chunk_of(*place);
   const std::lock_guard lock(mutex_);
   if (is_there_[chunk]) return Answer::map;

@@ -27,9 +27,10 @@ class PageLoader final : public LoadJob {
   /// Loads no more, and joins. What is not there stays as it is.
   void stop() noexcept;
 
-  enum class Answer : std::uint8_t { map, zero, wait, never };
-  /// What becomes of a page that is not mapped and was touched. `wait`: it is mapped when its chunk
-  /// is there, and that comes next.
+  enum class Answer : std::uint8_t { map, wait, never };
+  /// What becomes of a page that is not mapped and was touched. `map`: it is there, or one of
+  /// zeros, which may have been made already and unmapped (MADV_DONTNEED). `wait`: it is mapped
+  /// when its chunk is there, and that comes next.
   [[nodiscard]] Answer touched(std::uint64_t page);
   /// While true, pages are made and not mapped, so that each raises a fault.
   void leave_unmapped(bool yes) noexcept { leaves_unmapped_.store(yes, std::memory_order_relaxed); }

@@ -295,7 +295,9 @@ TEST_F(Snapshots, RegionsAndWorkingSetsThatCannotBe) {
   EXPECT_THAT(said({}), HasSubstr("0 regions"));
   EXPECT_THAT(said({{"a", 0}}), HasSubstr("region 0: it has 0 bytes"));
   EXPECT_THAT(said({{"a", 1}, {"a", 1}}), HasSubstr("region 1: another region has its name"));
-  EXPECT_THAT(said({{"a/b", 1}}), HasSubstr("region 0: its name"));
+  EXPECT_THAT(said({{"a/b", 1}}), HasSubstr("region 0: 'a/b' is no name"));
+  EXPECT_THAT(said({{"..", 1}}), HasSubstr("region 0: '..' is no name"));
+  EXPECT_THAT(said({{"", 1}}), HasSubstr("region 0: its name '' has 0 bytes"));
   EXPECT_THAT(said({{"a", 1}, {"b", ~Bytes{0}}}), HasSubstr("region 1: a snapshot has at most"));
   const Snapshot made = must(Snapshot::create(std::vector<SnapshotRegion>{{"a", kPageBytes + 1}}));
   EXPECT_THAT(made.save(path_, {.touched = {{1, 0, 1}}}).error().message,

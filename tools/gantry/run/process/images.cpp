@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <gantry/runtime.hpp>
 #include <system_error>
 
@@ -23,16 +24,17 @@ Result<std::unique_ptr<RunImages>> RunImages::start(const Pipeline& pipeline,
   options.interrupt_descriptor = images->stop_.read_end.get();
   if (auto io = make_file_io("io_uring")) options.file_io = *io;
   std::vector<KeptFile> files;
-  for (const ImageFile& image : pipeline.images) {
-    if (const auto opened = Image::open(image.file); !opened)
-      return tl::unexpected(pipeline.source.error(image.at, "images." + image.name,
-                                                  opened.error().message, opened.error().hint));
-    files.push_back({image.name, image.file});
-  }
+  for (const ImageFile& image : pipeline.images) files.push_back({image.name, image.file});
   auto keeper = ImageKeeper::open(files, options);
-  if (!keeper)
-    return tl::unexpected(pipeline.source.error(pipeline.images.front().at, "images",
-                                                keeper.error().message, keeper.error().hint));
+  if (!keeper) {
+    const Error& why = keeper.error();  // it begins with the file's name, if it is about a file
+    const auto found = std::ranges::find_if(pipeline.images, [&](const ImageFile& one) {
+      return why.message.starts_with(one.file + ":");
+    });
+    const ImageFile& image = found == pipeline.images.end() ? pipeline.images.front() : *found;
+    return tl::unexpected(
+        pipeline.source.error(image.at, "images." + image.name, why.message, why.hint));
+  }
   images->keeper_.emplace(*std::move(keeper));
   try {
     images->thread_ = std::thread([one = images.get()] { one->serve(); });
