@@ -109,6 +109,7 @@ struct ImageOptions {
   std::optional<Codec> codec = Codec::none;
   int level = 0;        ///< The codec's; 0: its default.
   bool planes = false;  ///< In planes, where most bytes are of numbers of 2 or 4 bytes.
+  std::uint32_t frame_bytes = kMostFrameBytes;  ///< As Coding has them.
 };
 
 /// What came of it.

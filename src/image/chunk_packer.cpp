@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
 
 #include "base/result.hpp"
@@ -9,7 +10,7 @@
 namespace gantry::image {
 namespace {
 
-constexpr Bytes kSampledBytes = Bytes{64} << 10;  // of each frame
+constexpr Bytes kSampledBytes = Bytes{64} << 10;  // of each 512 KiB
 
 // Below it packing is not worth the unpacking.
 constexpr Bytes worth(Bytes raw) noexcept {
@@ -20,7 +21,12 @@ constexpr Bytes worth(Bytes raw) noexcept {
 
 Result<ChunkPacker> ChunkPacker::make(const ImageOptions& options) {
   ChunkPacker packer;
+  packer.frame_bytes_ = options.frame_bytes;
   packer.planes_ = options.planes || !options.codec;
+  if (!std::has_single_bit(options.frame_bytes) || options.frame_bytes < kLeastFrameBytes ||
+      options.frame_bytes > kMostFrameBytes)
+    return fail(Code::invalid_argument, fmt::format("frames of {} bytes", options.frame_bytes),
+                "choose a power of two from 64 KiB to 512 KiB");
   if (options.codec == Codec::none) return packer;
   if (options.codec) {
     GANTRY_ASSIGN(auto one, codec::Encoder::make(*options.codec, options.level));
@@ -33,14 +39,14 @@ Result<ChunkPacker> ChunkPacker::make(const ImageOptions& options) {
   return packer;
 }
 
-// The first bytes of each frame: a chunk may hold tensors that differ.
+// Some bytes of each part: a chunk may hold tensors that differ.
 std::optional<Bytes> ChunkPacker::sample_bytes(Way way, ConstByteSpan raw) {
   sample_.clear();
-  for (Bytes at = 0; at < raw.size(); at += codec::kFrameBytes) {
+  for (Bytes at = 0; at < raw.size(); at += kMostFrameBytes) {
     const ConstByteSpan piece = raw.subspan(at, std::min(kSampledBytes, raw.size() - at));
     sample_.insert(sample_.end(), piece.begin(), piece.end());
   }
-  return way.encoder->encode(way.plane_bytes, sample_,
+  return way.encoder->encode(coding_of(way), sample_,
                              ByteSpan(packed_).first(worth(sample_.size())));
 }
 
@@ -69,9 +75,9 @@ ChunkPacker::Packed ChunkPacker::pack(ConstByteSpan raw, unsigned number_bytes) 
   if (encoders_.size() > 1) way = choose(raw, plane_bytes);
   if (way.encoder == nullptr) return {{}, raw};
   const auto bytes =
-      way.encoder->encode(way.plane_bytes, raw, ByteSpan(packed_).first(worth(raw.size())));
+      way.encoder->encode(coding_of(way), raw, ByteSpan(packed_).first(worth(raw.size())));
   if (!bytes) return {{}, raw};
-  return {{way.encoder->codec(), way.plane_bytes}, ConstByteSpan(packed_).first(*bytes)};
+  return {coding_of(way), ConstByteSpan(packed_).first(*bytes)};
 }
 
 unsigned number_bytes_of(std::span<const ImageTensor> tensors, Bytes from, Bytes bytes) noexcept {

@@ -25,11 +25,15 @@ class ChunkPacker {
     std::uint8_t plane_bytes = 1;
   };
   ChunkPacker() = default;
+  [[nodiscard]] Coding coding_of(Way way) const {
+    return {way.encoder->codec(), way.plane_bytes, frame_bytes_};
+  }
   [[nodiscard]] Way choose(ConstByteSpan raw, std::uint8_t plane_bytes);
   [[nodiscard]] std::optional<Bytes> sample_bytes(Way way, ConstByteSpan raw);
 
   std::vector<codec::Encoder> encoders_;  // none: stored as they are; two: whichever is better
   bool planes_ = false;
+  std::uint32_t frame_bytes_ = kMostFrameBytes;
   std::vector<std::byte> packed_;
   std::vector<std::byte> sample_;
 };

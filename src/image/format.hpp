@@ -65,7 +65,8 @@ struct ChunkEntry {
   std::uint32_t stored_crc32c = 0;
   std::uint8_t codec = 0;
   std::uint8_t plane_bytes = 0;
-  std::array<std::uint8_t, 6> zeros{};
+  std::uint8_t frame_bits = 0;  // of kMostFrameBytes 0, else of which power of two they are
+  std::array<std::uint8_t, 5> zeros{};
 };
 static_assert(sizeof(ChunkEntry) == 32);
 

@@ -242,6 +242,8 @@ TEST_F(HostileImage, ChunksThatOverlapOverflowAreMissingOrThereTwice) {
   EXPECT_THAT(with([](auto& c) { c.codec = 1; }), HasSubstr("3 bytes are stored of 3"));
   EXPECT_THAT(with([](auto& c) { c.codec = 4; }), HasSubstr(at_chunk(1, 12288) + "codec 4"));
   EXPECT_THAT(with([](auto& c) { c.plane_bytes = 2; }), HasSubstr("planes of numbers of 2 bytes"));
+  EXPECT_THAT(with([](auto& c) { c.frame_bits = 16; }), HasSubstr("frames of 2^16 bytes"));
+  EXPECT_THAT(with([](auto& c) { c.frame_bits = 15; }), HasSubstr("frames of 2^15 bytes"));
   EXPECT_THAT(with([](auto& c) { c.zeros[3] = 2; }), HasSubstr("where nothing must be"));
   EXPECT_THAT(with([](auto& c) { c.stored_crc32c ^= 1; }), HasSubstr("two CRCs"));
   EXPECT_THAT(with([](auto& c) { c.raw_crc32c = c.stored_crc32c ^= 1; }),

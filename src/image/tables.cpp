@@ -50,8 +50,13 @@ ChunkEntry entry_of(const ImageChunk& chunk) noexcept {
   entry.stored_crc32c = chunk.stored_crc32c;
   entry.codec = static_cast<std::uint8_t>(chunk.coding.codec);
   entry.plane_bytes = chunk.coding.plane_bytes;
+  if (chunk.coding.frame_bytes != kMostFrameBytes)
+    entry.frame_bits = static_cast<std::uint8_t>(std::countr_zero(chunk.coding.frame_bytes));
   return entry;
 }
+
+constexpr std::uint8_t kLeastFrameBits = std::countr_zero(kLeastFrameBytes);
+constexpr std::uint8_t kMostFrameBits = std::countr_zero(kMostFrameBytes);
 
 /// Reads tables whose sizes are checked, from front to back.
 class Parser {
@@ -141,6 +146,10 @@ class Parser {
     const bool has_planes = entry.plane_bytes == 2 || entry.plane_bytes == 4;
     if (entry.plane_bytes != 1 && !(is_packed && has_planes))
       return bad(place(), fmt::format("planes of numbers of {} bytes", entry.plane_bytes));
+    const std::uint8_t frame_bits = entry.frame_bits == 0 ? kMostFrameBits : entry.frame_bits;
+    if (frame_bits < kLeastFrameBits || frame_bits > kMostFrameBits ||
+        (!is_packed && entry.frame_bits != 0))
+      return bad(place(), fmt::format("frames of 2^{} bytes", frame_bits));
     if (entry.stored_bytes == 0 || entry.stored_bytes > entry.raw_bytes ||
         (entry.stored_bytes == entry.raw_bytes) == is_packed)
       return bad(place(),
@@ -150,12 +159,13 @@ class Parser {
     if (entry.stored_bytes > block_.file_bytes - border_)
       return bad(place(), fmt::format("{} bytes are stored; the file ends at {}",
                                       entry.stored_bytes, block_.file_bytes));
-    tables_.chunks.push_back({entry.offset,
-                              entry.stored_bytes,
-                              entry.raw_bytes,
-                              entry.raw_crc32c,
-                              entry.stored_crc32c,
-                              {static_cast<Codec>(entry.codec), entry.plane_bytes}});
+    tables_.chunks.push_back(
+        {entry.offset,
+         entry.stored_bytes,
+         entry.raw_bytes,
+         entry.raw_crc32c,
+         entry.stored_crc32c,
+         {static_cast<Codec>(entry.codec), entry.plane_bytes, 1U << frame_bits}});
     if (auto same = entry_of(tables_.chunks.back()); std::memcmp(&same, &entry, sizeof same) != 0)
       return bad(place(), "there is something where nothing must be");
     border_ = up_to(border_ + entry.stored_bytes, kImageBorder);

@@ -85,12 +85,35 @@ TEST(WriteImage, RefusesTensorsThatCannotBe) {
   EXPECT_EQ(folder.entries(), 1u);  // that of the name with 255 bytes
 }
 
+TEST(WriteImage, SmallerFramesHoldTheSame) {
+  const Folder folder;
+  Content content;
+  content.add(tensor("w", types::bf16, {1 << 20}));
+  ImageOptions options{Codec::deflate, 0, true};
+  const ImageFacts large = must(content.pack(folder.file("large.gimg"), options));
+  options.frame_bytes = kLeastFrameBytes;
+  const ImageFacts small = must(content.pack(folder.file("small.gimg"), options));
+  EXPECT_EQ(small.digest, large.digest);
+  EXPECT_NE(small.file_bytes, large.file_bytes);
+  Image image = must(Image::open(folder.file("small.gimg")));
+  EXPECT_EQ(image.chunks()[0].coding, (Coding{Codec::deflate, 2, kLeastFrameBytes}));
+  Data back(content.data[0].size());
+  must(image.read(image.tensors()[0], back));
+  EXPECT_EQ(back, content.data[0]);
+}
+
 TEST(WriteImage, RefusesCodecsThatThereAreNot) {
   const Folder folder;
   EXPECT_EQ(small_content().pack(folder.file("a"), {Codec::deflate, 9, false}).error().message,
             "deflate has levels 1 to 3, not 9");
   EXPECT_EQ(small_content().pack(folder.file("a"), {Codec{7}, 0, false}).error().message,
             "there is no codec 7");
+  for (const std::uint32_t frame : {0U, 96U << 10, 1U << 20}) {
+    ImageOptions options{Codec::deflate, 0, false};
+    options.frame_bytes = frame;
+    EXPECT_EQ(small_content().pack(folder.file("a.gimg"), options).error().message,
+              fmt::format("frames of {} bytes", frame));
+  }
 }
 
 TEST(WriteImage, ASourceThatFailsLeavesWhatWasThere) {

@@ -112,7 +112,8 @@ const Data& valid_image() {
 
 void decode(fuzz::Input& input) {
   const Coding coding{static_cast<Codec>(input.take<std::uint8_t>() % 5),
-                      static_cast<std::uint8_t>(1u << input.take<std::uint8_t>() % 4)};
+                      static_cast<std::uint8_t>(1u << input.take<std::uint8_t>() % 4),
+                      kLeastFrameBytes / 2 << input.take<std::uint8_t>() % 6};
   Data raw(input.take<std::uint16_t>());
   const auto rest = input.take_bytes(kMost);
   Data stored(rest.size() + 4);

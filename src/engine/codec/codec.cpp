@@ -1,6 +1,7 @@
 #include "engine/codec/codec.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <cstring>
 
 #include "base/crc32c.hpp"
@@ -21,20 +22,14 @@ namespace {
 using FrameSize = std::uint32_t;  // as stored, before the frames
 constexpr Bytes kPassBytes = Bytes{32} << 10;
 
-std::size_t frames_of(Bytes raw) noexcept {
-  return (raw + kFrameBytes - 1) / kFrameBytes;
+std::size_t frames_of(Coding coding, Bytes raw) noexcept {
+  return (raw + coding.frame_bytes - 1) / coding.frame_bytes;
 }
 
 template <class Span>
-Span frame_of(Span raw, std::size_t frame) noexcept {
-  const Bytes from = frame * kFrameBytes;
-  return raw.subspan(from, std::min(kFrameBytes, raw.size() - from));
-}
-
-FrameSize size_at(ConstByteSpan stored, std::size_t frame) noexcept {
-  FrameSize size = 0;
-  std::memcpy(&size, stored.data() + frame * sizeof size, sizeof size);
-  return size;
+Span frame_of(Coding coding, Span raw, std::size_t frame) noexcept {
+  const Bytes from = frame * coding.frame_bytes;
+  return raw.subspan(from, std::min<Bytes>(coding.frame_bytes, raw.size() - from));
 }
 
 // Bytes that are not packed, in pieces, so that they are summed from the cache.
@@ -48,30 +43,14 @@ std::uint32_t copy_and_sum(ConstByteSpan from, ByteSpan to) noexcept {
   return crc;
 }
 
-// The sizes of the frames fill `stored` exactly, and none is larger than what it holds.
-Result<void> check_sizes(ConstByteSpan stored, Bytes raw) {
-  const std::size_t frames = frames_of(raw);
-  Bytes all = frames * sizeof(FrameSize);
-  if (all > stored.size())
+Result<void> check(Coding coding) {
+  if (coding.plane_bytes != 1 && coding.plane_bytes != 2 && coding.plane_bytes != 4)
     return fail(Code::invalid_argument,
-                fmt::format("{} bytes do not hold the sizes of {} frames", stored.size(), frames));
-  for (std::size_t i = 0; i < frames; ++i) {
-    const Bytes size = size_at(stored, i);
-    const Bytes most = std::min(kFrameBytes, raw - i * kFrameBytes);
-    if (size == 0 || size > most)
-      return fail(Code::invalid_argument,
-                  fmt::format("frame {}: {} bytes, of 1 to {}", i, size, most));
-    all += size;
-  }
-  if (all == stored.size()) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("its frames end at {}, of {} bytes", all, stored.size()));
-}
-
-Result<void> check_planes(Coding coding) {
-  if (coding.plane_bytes == 1 || coding.plane_bytes == 2 || coding.plane_bytes == 4) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("planes of numbers of {} bytes", coding.plane_bytes));
+                fmt::format("planes of numbers of {} bytes", coding.plane_bytes));
+  if (!std::has_single_bit(coding.frame_bytes) || coding.frame_bytes < kLeastFrameBytes ||
+      coding.frame_bytes > kMostFrameBytes)
+    return fail(Code::invalid_argument, fmt::format("frames of {} bytes", coding.frame_bytes));
+  return {};
 }
 
 Result<std::uint32_t> decode_plain(ConstByteSpan stored, ByteSpan raw) {
@@ -81,6 +60,34 @@ Result<std::uint32_t> decode_plain(ConstByteSpan stored, ByteSpan raw) {
 }
 
 }  // namespace
+
+Bytes head_bytes(Coding coding, Bytes raw_bytes) noexcept {
+  return frames_of(coding, raw_bytes) * sizeof(FrameSize);
+}
+
+Result<std::vector<Frame>> read_head(Coding coding, ConstByteSpan head, Bytes stored_bytes,
+                                     Bytes raw_bytes) {
+  GANTRY_TRY(check(coding));
+  const std::size_t frames = frames_of(coding, raw_bytes);
+  Bytes at = head_bytes(coding, raw_bytes);
+  if (at > head.size() || at > stored_bytes)
+    return fail(Code::invalid_argument,
+                fmt::format("{} bytes do not hold the sizes of {} frames", stored_bytes, frames));
+  std::vector<Frame> found(frames);
+  for (std::size_t i = 0; i < frames; ++i) {
+    FrameSize size = 0;
+    std::memcpy(&size, head.data() + i * sizeof size, sizeof size);
+    const Bytes raw = std::min<Bytes>(coding.frame_bytes, raw_bytes - i * coding.frame_bytes);
+    if (size == 0 || size > raw)
+      return fail(Code::invalid_argument,
+                  fmt::format("frame {}: {} bytes, of 1 to {}", i, size, raw));
+    found[i] = {at, size, raw};
+    at += size;
+  }
+  if (at == stored_bytes) return found;
+  return fail(Code::invalid_argument,
+              fmt::format("its frames end at {}, of {} bytes", at, stored_bytes));
+}
 
 Result<std::unique_ptr<FrameCodec>> make_codec(Codec codec, int level) {
   switch (codec) {
@@ -111,6 +118,7 @@ Result<void> Decoder::decode_frame(Coding coding, ConstByteSpan stored, ByteSpan
   }
   GANTRY_ASSIGN(FrameCodec* const frames, codec_for(coding.codec));
   const bool is_split = coding.plane_bytes > 1;
+  if (is_split && !planes_) planes_ = std::make_unique<std::byte[]>(kMostFrameBytes);
   const ByteSpan into = is_split ? ByteSpan(planes_.get(), raw.size()) : raw;
   GANTRY_ASSIGN(const Bytes made, frames->unpack(stored, into));
   if (made != raw.size())
@@ -121,22 +129,18 @@ Result<void> Decoder::decode_frame(Coding coding, ConstByteSpan stored, ByteSpan
 
 Result<std::uint32_t> Decoder::decode(Coding coding, ConstByteSpan stored, ByteSpan raw) {
   if (coding.codec == Codec::none) return decode_plain(stored, raw);
-  GANTRY_TRY(check_planes(coding));
-  GANTRY_TRY(check_sizes(stored, raw.size()));
   return guarded([&]() -> Result<std::uint32_t> {
-    if (coding.plane_bytes > 1 && !planes_) planes_ = std::make_unique<std::byte[]>(kFrameBytes);
+    GANTRY_ASSIGN(const auto frames, read_head(coding, stored, stored.size(), raw.size()));
     std::uint32_t crc = 0;
-    Bytes at = frames_of(raw.size()) * sizeof(FrameSize);
-    for (std::size_t i = 0; i < frames_of(raw.size()); ++i) {
-      const ByteSpan frame = frame_of(raw, i);
-      const Bytes size = size_at(stored, i);
-      if (auto done = decode_frame(coding, stored.subspan(at, size), frame); !done)
+    for (std::size_t i = 0; i < frames.size(); ++i) {
+      const ByteSpan frame = frame_of(coding, raw, i);
+      if (auto done = decode_frame(coding, stored.subspan(frames[i].at, frames[i].stored), frame);
+          !done)
         return fail(
             done.error().code,
             fmt::format("frame {} of {}: {}", i, to_string(coding.codec), done.error().message),
             done.error().hint);
       crc = crc32c(frame, crc);
-      at += size;
     }
     return crc;
   });
@@ -147,20 +151,20 @@ Result<Encoder> Encoder::make(Codec codec, int level) {
   GANTRY_ASSIGN(encoder.frames_, make_codec(codec, level));
   encoder.codec_ = codec;
   return guarded([&]() -> Result<Encoder> {
-    encoder.planes_ = std::make_unique<std::byte[]>(kFrameBytes);
+    encoder.planes_ = std::make_unique<std::byte[]>(kMostFrameBytes);
     return std::move(encoder);
   });
 }
 
-std::optional<Bytes> Encoder::encode(std::uint8_t plane_bytes, ConstByteSpan raw, ByteSpan into) {
-  const std::size_t frames = frames_of(raw.size());
-  Bytes at = frames * sizeof(FrameSize);
+std::optional<Bytes> Encoder::encode(Coding how, ConstByteSpan raw, ByteSpan into) {
+  const std::size_t frames = frames_of(how, raw.size());
+  Bytes at = head_bytes(how, raw.size());
   if (at >= into.size()) return std::nullopt;
   for (std::size_t i = 0; i < frames; ++i) {
-    const ConstByteSpan frame = frame_of(raw, i);
+    const ConstByteSpan frame = frame_of(how, raw, i);
     ConstByteSpan from = frame;
-    if (plane_bytes > 1) {
-      split_frame(plane_bytes, frame, {planes_.get(), frame.size()});
+    if (how.plane_bytes > 1) {
+      split_frame(how.plane_bytes, frame, {planes_.get(), frame.size()});
       from = {planes_.get(), frame.size()};
     }
     // A frame that gains nothing is stored as it is.

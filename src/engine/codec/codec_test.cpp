@@ -2,6 +2,7 @@
 // the raw bytes.
 #include "engine/codec/codec.hpp"
 
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -53,8 +54,8 @@ Result<std::uint32_t> decode_guarded(Coding coding, ConstByteSpan stored, Data& 
 
 std::optional<Data> pack(Coding coding, const Data& raw, int level = 0) {
   auto encoder = must(Encoder::make(coding.codec, level));
-  Data stored(raw.size() + 64);  // room for the sizes of frames that gain nothing
-  const auto bytes = encoder.encode(coding.plane_bytes, raw, stored);
+  Data stored(raw.size() + 256);  // room for the sizes of frames that gain nothing
+  const auto bytes = encoder.encode(coding, raw, stored);
   if (!bytes) return std::nullopt;
   stored.resize(*bytes);
   return stored;
@@ -67,25 +68,29 @@ std::vector<Codec> codecs() {
   return there;
 }
 
-class EachCodec : public ::testing::TestWithParam<std::tuple<Codec, int>> {
+class EachCodec : public ::testing::TestWithParam<std::tuple<Codec, int, std::uint32_t>> {
  protected:
   [[nodiscard]] static Coding coding() {
-    return {std::get<0>(GetParam()), static_cast<std::uint8_t>(std::get<1>(GetParam()))};
+    const auto& [codec, plane_bytes, frame_bytes] = GetParam();
+    return {codec, static_cast<std::uint8_t>(plane_bytes), frame_bytes};
   }
 };
 INSTANTIATE_TEST_SUITE_P(, EachCodec,
                          ::testing::Combine(::testing::ValuesIn(codecs()),
-                                            ::testing::Values(1, 2, 4)),
+                                            ::testing::Values(1, 2, 4),
+                                            ::testing::Values(kMostFrameBytes, kLeastFrameBytes)),
                          [](const auto& test) {
-                           return std::string(to_string(std::get<0>(test.param))) + "_" +
-                                  std::to_string(std::get<1>(test.param));
+                           return fmt::format("{}_{}_{}K", to_string(std::get<0>(test.param)),
+                                              std::get<1>(test.param),
+                                              std::get<2>(test.param) >> 10);
                          });
 
 TEST_P(EachCodec, GivesBackWhatWasPackedAndItsCrc) {
   for (const Content content :
        {Content::zeros, Content::random, Content::weights, Content::repeats})
-    for (const Bytes bytes : {Bytes{1}, Bytes{3}, Bytes{4}, Bytes{257}, kFrameBytes - 1,
-                              kFrameBytes, kFrameBytes + 1, 2 * kFrameBytes + 4099}) {
+    for (const Bytes frame = coding().frame_bytes;
+         const Bytes bytes : {Bytes{1}, Bytes{3}, Bytes{4}, Bytes{257}, frame - 1, frame, frame + 1,
+                              2 * frame + 4099}) {
       const Data raw = make_content(content, bytes);
       const auto stored = pack(coding(), raw);
       ASSERT_TRUE(stored) << bytes;
@@ -97,17 +102,39 @@ TEST_P(EachCodec, GivesBackWhatWasPackedAndItsCrc) {
     }
 }
 
+TEST_P(EachCodec, AFrameAloneIsThatPartOfTheBytes) {
+  const Bytes frame_bytes = coding().frame_bytes;
+  const Data raw = make_content(Content::repeats, 3 * frame_bytes + 1001);
+  const Data stored = *pack(coding(), raw);
+  const Bytes head = head_bytes(coding(), raw.size());
+  EXPECT_EQ(head, 4 * sizeof(std::uint32_t));
+  const auto frames =
+      must(read_head(coding(), ConstByteSpan(stored).first(head), stored.size(), raw.size()));
+  ASSERT_EQ(frames.size(), 4u);
+  Decoder decoder;
+  for (const std::size_t i : {3, 0, 2, 1}) {
+    const auto& [at, bytes, raw_bytes] = frames[i];
+    ASSERT_EQ(raw_bytes, i == 3 ? 1001 : frame_bytes);
+    Data back(raw_bytes);
+    must(decoder.decode_frame(coding(), ConstByteSpan(stored).subspan(at, bytes), back));
+    EXPECT_EQ(std::memcmp(back.data(), raw.data() + i * frame_bytes, raw_bytes), 0) << i;
+  }
+  EXPECT_FALSE(
+      read_head(coding(), ConstByteSpan(stored).first(head - 1), stored.size(), raw.size()));
+  EXPECT_FALSE(read_head(coding(), stored, stored.size() - 1, raw.size()));
+}
+
 TEST_P(EachCodec, PacksTheSameBytesEachTime) {
-  const Data raw = make_content(Content::weights, kFrameBytes + 1000);
+  const Data raw = make_content(Content::weights, kMostFrameBytes + 1000);
   EXPECT_EQ(pack(coding(), raw), pack(coding(), raw));
 }
 
 TEST_P(EachCodec, WhatHasNoRoomIsNotPacked) {
-  const Data raw = make_content(Content::random, kFrameBytes);
+  const Data raw = make_content(Content::random, kMostFrameBytes);
   auto encoder = must(Encoder::make(coding().codec));
   Data small(raw.size() * 95 / 100);
-  EXPECT_EQ(encoder.encode(coding().plane_bytes, raw, small), std::nullopt);
-  EXPECT_EQ(encoder.encode(coding().plane_bytes, raw, ByteSpan(small).first(3)), std::nullopt);
+  EXPECT_EQ(encoder.encode(coding(), raw, small), std::nullopt);
+  EXPECT_EQ(encoder.encode(coding(), raw, ByteSpan(small).first(3)), std::nullopt);
 }
 
 TEST_P(EachCodec, OfAnotherSizeIsAnError) {
@@ -174,7 +201,7 @@ TEST(Codecs, PlainBytesAreCopiedOrLeftWhereTheyAre) {
 }
 
 TEST(Codecs, SizesOfFramesFillTheChunk) {
-  const Data raw = make_content(Content::repeats, 2 * kFrameBytes);
+  const Data raw = make_content(Content::repeats, 2 * kMostFrameBytes);
   const Data stored = *pack({Codec::deflate, 1}, raw);
   const auto with = [&](std::size_t frame, std::uint32_t size) {
     Data changed = stored;
@@ -189,7 +216,7 @@ TEST(Codecs, SizesOfFramesFillTheChunk) {
 }
 
 TEST(Codecs, PlanesMakeWeightsSmaller) {
-  const Data raw = make_content(Content::weights, 4 * kFrameBytes);
+  const Data raw = make_content(Content::weights, 4 * kMostFrameBytes);
   for (const Codec codec : codecs()) {
     const Data apart = *pack({codec, 2}, raw);
     EXPECT_LT(apart.size(), pack({codec, 1}, raw)->size()) << to_string(codec);
@@ -207,12 +234,15 @@ TEST(Codecs, LevelsAndPlanesThatThereAreNot) {
   Data raw(100), stored = *pack({Codec::deflate, 1}, raw);
   EXPECT_EQ(Decoder().decode({Codec::deflate, 3}, stored, raw).error().message,
             "planes of numbers of 3 bytes");
+  for (const std::uint32_t frame : {0U, 1U << 15, 96U << 10, 1U << 20})
+    EXPECT_EQ(Decoder().decode({Codec::deflate, 1, frame}, stored, raw).error().message,
+              fmt::format("frames of {} bytes", frame));
   EXPECT_FALSE(Decoder().decode({static_cast<Codec>(9), 1}, stored, raw));
 }
 
 TEST(Codecs, MoreLevelsPackTighter) {
   if (!make_codec(Codec::zstd)) GTEST_SKIP() << "built without zstd";
-  const Data raw = make_content(Content::repeats, kFrameBytes);
+  const Data raw = make_content(Content::repeats, kMostFrameBytes);
   EXPECT_LE(pack({Codec::zstd, 1}, raw, 19)->size(), pack({Codec::zstd, 1}, raw, 1)->size());
 }
 
