@@ -27,7 +27,7 @@ struct RestoreOptions {
   /// Records which pages are touched, from the beginning to settled(). Needs userfaultfd.
   bool record = false;
   std::shared_ptr<FileIo> file_io = {};   ///< Null: make_plain_file_io().
-  unsigned workers = 0;                   ///< As LoadOptions::workers.
+  unsigned workers = 0;                   ///< Threads that load; 0: two a CPU, at most 16.
   Deadline deadline = Deadline::never();  ///< For all of it.
 };
 
@@ -49,7 +49,7 @@ struct GANTRY_API RestoreReport {
   Bytes loaded_bytes = 0;                        ///< Unpacked, checked and there.
   Bytes stored_bytes = 0;                        ///< That were read for them.
   std::size_t faults = 0;                        ///< Touches that had to wait.
-  std::size_t out_of_turn = 0;                   ///< Chunks that were loaded before their turn.
+  std::size_t out_of_turn = 0;                   ///< Reads of what somebody waited for.
   std::chrono::nanoseconds until_working_set{};  ///< 0: it is not there yet.
   std::chrono::nanoseconds elapsed{};            ///< Until now, or until all was there.
   unsigned workers = 0;                          ///< Threads that load.

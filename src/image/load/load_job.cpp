@@ -75,21 +75,19 @@ Result<void> LoadJob::start(const Start& how, std::span<const std::size_t> chunk
   if (io == nullptr) {
     GANTRY_ASSIGN(io, make_plain_file_io());
   }
-  const unsigned asked = how.workers != 0 ? how.workers : std::min(usable_cpus(), kMostWorkers);
+  const unsigned usual_workers = std::min(usable_cpus(), kMostWorkers) * (how.reads_pieces ? 2 : 1);
+  const unsigned asked = how.workers != 0 ? how.workers : usual_workers;
   const auto usual = std::clamp<std::size_t>(chunks_of_it.size(), 1, asked);
   const bool packed = is_packed(chunks_of_it);
   const std::size_t serving =
       how.has_places && !packed ? LoadWorker::ahead_in_place(usual) : LoadWorker::kAheadPacked;
-  const auto ahead_of = [&](std::size_t worker) {
-    return worker >= usual ? 1 : how.ahead != 0 ? how.ahead : serving;
-  };
-  for (std::size_t i = 0; i < usual + (how.urgent ? 1 : 0); ++i)
-    GANTRY_TRY(make_worker(how, *io, ahead_of(i), packed));
+  const std::size_t ahead = how.ahead != 0 ? how.ahead : serving;
+  for (std::size_t i = 0; i < usual; ++i) GANTRY_TRY(make_worker(how, *io, ahead, packed));
   const BlockSignals blocked;
   threads_.reserve(workers.size());  // so that none that runs is lost
   for (std::size_t i = 0; i < workers.size(); ++i) {
     GANTRY_ASSIGN(std::thread thread,
-                  start_thread("a thread that loads an image", [this, i, ahead = ahead_of(i)] {
+                  start_thread("a thread that loads an image", [this, i, ahead] {
                     ::pthread_setname_np(::pthread_self(), "gantry-image");
                     LoadWorker(*this, i, ahead).run();
                   }));

@@ -42,6 +42,9 @@ class LoadJob {
   [[nodiscard]] virtual Result<void> there(std::size_t chunk, ConstByteSpan raw,
                                            std::chrono::nanoseconds waited,
                                            std::chrono::nanoseconds unpacked) = 0;
+  /// The most of this chunk that is under way at a time, of one chunk of a worker then, so that who
+  /// reads beside it waits for little; 0: as much as serves the disk.
+  [[nodiscard]] virtual Bytes piece_of(std::size_t) const { return 0; }
   /// Ends the loading; the first error stays.
   virtual void end(Error error) noexcept = 0;
 
@@ -59,15 +62,15 @@ class LoadJob {
   [[nodiscard]] Result<std::string> open_file(const Image& image);
   /// Lets as many workers as are asked for begin (0: one a CPU), and as are worth it, each with a
   /// lane of its own. `chunks_of_it`: those that are loaded; `has_places`: each has a place;
-  /// `ahead`: chunks that a worker reads at a time, 0: as many as serve the disk; `urgent`: one
-  /// worker more, the last, which reads one chunk at a time.
+  /// `ahead`: chunks that a worker reads at a time, 0: as many as serve the disk; `reads_pieces`:
+  /// two a CPU, since a worker that reads piece by piece does nothing else meanwhile.
   struct Start {
     std::shared_ptr<FileIo> file_io;
     std::optional<Pool> pool;
     unsigned workers = 0;
     bool has_places = true;
     std::size_t ahead = 0;
-    bool urgent = false;
+    bool reads_pieces = false;
   };
   [[nodiscard]] Result<void> start(const Start& how, std::span<const std::size_t> chunks_of_it);
   [[nodiscard]] bool is_packed(std::span<const std::size_t> those_chunks) const;

@@ -1,6 +1,7 @@
 #include "image/load/load_worker.hpp"
 
 #include "base/result.hpp"
+#include "base/thread_urgency.hpp"
 #include "image/format.hpp"
 #include "image/tables.hpp"
 #include "image/unpack_chunk.hpp"
@@ -21,7 +22,7 @@ void LoadWorker::run() {
 
 Result<void> LoadWorker::work() {
   for (;;) {
-    while (flights_.size() < ahead_) {
+    while (may_begin()) {
       GANTRY_ASSIGN(const bool has_begun, begin_next());
       if (!has_begun) break;
     }
@@ -29,6 +30,23 @@ Result<void> LoadWorker::work() {
     GANTRY_TRY(finish(flights_.front()));
     flights_.pop_front();
   }
+}
+
+// Nothing behind a chunk that is read piece by piece.
+bool LoadWorker::may_begin() const noexcept {
+  if (flights_.empty()) return true;
+  const Flight& last = flights_.back();
+  return flights_.size() < ahead_ && last.piece >= last.to.bytes.size();
+}
+
+Result<void> LoadWorker::ask(Flight& flight) {
+  const ByteSpan into = flight.to.bytes.subspan(
+      flight.asked, std::min(flight.piece, flight.to.bytes.size() - flight.asked));
+  GANTRY_ASSIGN(flight.ticket, own_.lane->submit({FileTransfer::Kind::read, job_.file,
+                                                  job_.chunks[flight.chunk].offset + flight.asked,
+                                                  into, flight.to.keep}));
+  flight.asked += into.size();
+  return {};
 }
 
 // False: nothing is left.
@@ -46,25 +64,33 @@ Result<bool> LoadWorker::begin_next() {
     to = own_.buffers[begun_++ % ahead_];
     to.bytes = to.bytes.first(bytes);
   }
-  GANTRY_ASSIGN(const Ticket ticket, own_.lane->submit({FileTransfer::Kind::read, job_.file,
-                                                        facts.offset, to.bytes, to.keep}));
-  flights_.push_back({*chunk, ticket, to.bytes.first(facts.stored_bytes)});
+  const Bytes piece = job_.piece_of(*chunk);
+  if (piece != 0 && !gives_way_) give_way();
+  gives_way_ = piece != 0;
+  flights_.push_back({*chunk, facts.stored_bytes, to, piece != 0 ? piece : bytes});
+  GANTRY_TRY(ask(flights_.back()));
   return true;
 }
 
-Result<void> LoadWorker::finish(const Flight& flight) {
+Result<void> LoadWorker::finish(Flight& flight) {
   const ImageChunk& facts = job_.chunks[flight.chunk];
   const auto began = Clock::now();
-  if (auto read = own_.lane->wait(flight.ticket, job_.ends); !read)
+  auto read = own_.lane->wait(flight.ticket, job_.ends);
+  while (read && flight.asked < flight.to.bytes.size()) {
+    GANTRY_TRY(ask(flight));
+    read = own_.lane->wait(flight.ticket, job_.ends);
+  }
+  if (!read)
     return fail(read.error().code,
                 fmt::format("{}: {}", image::chunk_place(job_.path, flight.chunk, facts.offset),
                             read.error().message),
                 read.error().hint);
   const auto came = Clock::now();
+  const ByteSpan stored = flight.to.bytes.first(flight.stored);
   ByteSpan raw = job_.place_of(flight.chunk, facts.raw_bytes).bytes;
   if (raw.empty())
-    raw = facts.coding.codec == Codec::none ? flight.stored : own_.raw.bytes.first(facts.raw_bytes);
-  GANTRY_TRY(image::unpack_chunk(decoder_, job_.path, flight.chunk, facts, flight.stored, raw));
+    raw = facts.coding.codec == Codec::none ? stored : own_.raw.bytes.first(facts.raw_bytes);
+  GANTRY_TRY(image::unpack_chunk(decoder_, job_.path, flight.chunk, facts, stored, raw));
   return job_.there(flight.chunk, raw, came - began, Clock::now() - came);
 }
 

@@ -24,11 +24,16 @@ class LoadWorker {
  private:
   struct Flight {
     std::size_t chunk = 0;
-    Ticket ticket{};
-    ByteSpan stored;  // as it is read
+    Bytes stored = 0;
+    LoadMemory to;    // for all that is read
+    Bytes piece = 0;  // that is read at a time
+    Bytes asked = 0;  // so far
+    Ticket ticket{};  // of the last piece
   };
+  [[nodiscard]] bool may_begin() const noexcept;
   [[nodiscard]] Result<bool> begin_next();
-  [[nodiscard]] Result<void> finish(const Flight& flight);
+  [[nodiscard]] Result<void> ask(Flight& flight);
+  [[nodiscard]] Result<void> finish(Flight& flight);
   [[nodiscard]] Result<void> work();
 
   LoadJob& job_;
@@ -36,6 +41,7 @@ class LoadWorker {
   const std::size_t ahead_;
   const LoadJob::Worker& own_;
   std::size_t begun_ = 0;
+  bool gives_way_ = false;
   std::deque<Flight> flights_;
   codec::Decoder decoder_;
 };

@@ -34,6 +34,12 @@ class GatedFileIo final : public FileIo {
     std::unique_lock lock(mutex_);
     moved_.wait(lock, [&] { return asked_.size() >= count; });
   }
+  /// Reads of more bytes do not end.
+  void hold_larger(Bytes bytes) {
+    const std::lock_guard lock(mutex_);
+    most_ = bytes;
+    moved_.notify_all();
+  }
   /// So many more end.
   void allow(std::size_t more) {
     const std::lock_guard lock(mutex_);
@@ -56,7 +62,8 @@ class GatedFileIo final : public FileIo {
     Result<void> wait(Ticket ticket, Deadline deadline) override {
       const auto number = static_cast<std::size_t>(ticket);
       std::unique_lock lock(io_.mutex_);
-      while (number > io_.free_ && !is_cancelled_) {
+      while ((number > io_.free_ || transfers_[number].memory.size() > io_.most_) &&
+             !is_cancelled_) {
         if (deadline.passed()) return fail(Code::timed_out, "reading: time was up");
         io_.moved_.wait_for(lock, deadline.is_never() ? std::chrono::hours{1} : deadline.left());
       }
@@ -80,6 +87,7 @@ class GatedFileIo final : public FileIo {
     bool is_cancelled_ = false;
   };
 
+  Bytes most_ = ~Bytes{0};
   std::size_t free_;
   std::mutex mutex_;
   std::condition_variable moved_;

@@ -3,6 +3,7 @@
 #include "base/block_signals.hpp"
 #include "base/event.hpp"
 #include "base/result.hpp"
+#include "base/thread_urgency.hpp"
 #include "base/worker_thread.hpp"
 
 namespace gantry::snapshot {
@@ -21,6 +22,7 @@ Result<std::unique_ptr<FaultWatch>> FaultWatch::make(FaultSource faults, const M
 Result<void> FaultWatch::start(PageLoader* loader) {
   loader_ = loader;
   const BlockSignals blocked;
+  const StartsUrgent urgent;
   GANTRY_ASSIGN(thread_, start_thread("a thread that answers faults", [this] {
                   ::pthread_setname_np(::pthread_self(), "gantry-faults");
                   run();

@@ -10,23 +10,34 @@ namespace gantry::snapshot {
 namespace {
 
 constexpr std::uint64_t kChunkPages = kImageChunkBytes / kPageBytes;
-constexpr std::size_t kAhead = 2;  // a page out of turn waits behind what is under way
+constexpr std::size_t kChunkGrains = kChunkPages / kGrainPages;
+constexpr std::size_t kAhead = 2;
+// Of the rest each worker reads one such piece at a time: a page out of turn waits behind them.
+constexpr Bytes kPieceBytes = Bytes{128} << 10;
+
+std::size_t grains_of(const ImageChunk& chunk) noexcept {
+  return (chunk.raw_bytes / kPageBytes + kGrainPages - 1) / kGrainPages;
+}
 
 }  // namespace
 
 PageLoader::PageLoader(const Image& image, const Memory& memory, PageMap map,
-                       const RestoreOptions& options)
+                       std::vector<std::uint32_t> crcs, const RestoreOptions& options)
     : LoadJob(image, options.deadline),
       memory_(memory),
       map_(std::move(map)),
-      options_(options),
-      is_taken_(chunks.size()),
-      is_there_(chunks.size()) {
+      crcs_(std::move(crcs)),
+      options_(options) {
   for (const Part part : {Part::first, Part::rest}) {
     const ImagePartition& partition = partitions[partition_of(part)];
-    for (std::size_t i = 0; i < partition.chunks; ++i) order_.push_back(partition.first_chunk + i);
-    if (part == Part::first) first_chunks_ = order_.size();
+    for (std::size_t i = 0; i < partition.chunks; ++i) {
+      order_.push_back(partition.first_chunk + i);
+      first_grain_.push_back(grains_);
+      grains_ += grains_of(chunks[order_.back()]);
+    }
+    if (part == Part::first) first_grains_ = grains_;
   }
+  states_ = std::vector<std::atomic<std::uint8_t>>(grains_);
   report_.bytes = memory.pages() * kPageBytes;
   report_.first_bytes = map_.pages_of(Part::first) * kPageBytes;
   report_.zero_bytes = report_.bytes - report_.first_bytes - map_.pages_of(Part::rest) * kPageBytes;
@@ -40,12 +51,17 @@ Result<void> PageLoader::start(const Image& image, FaultSource* faults, int over
   faults_ = faults;
   over_ = over;
   GANTRY_ASSIGN(report_.way, open_file(image));
-  GANTRY_TRY(LoadJob::start({.file_io = options_.file_io,
+  std::shared_ptr<FileIo> io = options_.file_io;
+  if (io == nullptr) {
+    GANTRY_ASSIGN(io, make_plain_file_io());
+  }
+  if (faults != nullptr) GANTRY_TRY(fetcher_.emplace(*this).start(*io));
+  GANTRY_TRY(LoadJob::start({.file_io = io,
                              .pool = {},
                              .workers = options_.workers,
                              .has_places = false,
                              .ahead = kAhead,
-                             .urgent = faults != nullptr},
+                             .reads_pieces = faults != nullptr},
                             order_));
   const std::lock_guard lock(mutex_);
   report_.workers = static_cast<unsigned>(workers.size());
@@ -55,49 +71,66 @@ Result<void> PageLoader::start(const Image& image, FaultSource* faults, int over
 void PageLoader::stop() noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (!error_ && there_ < order_.size())
+    if (!error_ && !has(What::all))
       error_ = Error{Code::interrupted, path + ": its snapshot is gone", {}};
   }
+  has_ended_ = true;
   cancel_lanes();
+  if (fetcher_) fetcher_->cancel();
   urged_.notify_all();
   join();
+  if (fetcher_) fetcher_->join();
 }
 
-std::optional<std::size_t> PageLoader::take(std::size_t worker) {
-  std::unique_lock lock(mutex_);
-  const bool takes_only_urgent = faults_ != nullptr && worker + 1 == workers.size();
-  while (takes_only_urgent && urgent_.empty() && !error_ && taken_ < order_.size())
-    urged_.wait(lock);
-  if (error_ || taken_ == order_.size()) return std::nullopt;  // P4
-  std::size_t chunk = 0;
-  if (!urgent_.empty()) {
-    chunk = urgent_.front();
-    urgent_.pop_front();
-    ++report_.out_of_turn;
-  } else {
-    while (is_taken_[order_[next_]]) ++next_;
-    chunk = order_[next_];
-  }
-  is_taken_[chunk] = true;  // P1
-  if (++taken_ == order_.size()) urged_.notify_all();
-  return chunk;
+std::optional<std::size_t> PageLoader::take(std::size_t) {
+  const std::lock_guard lock(mutex_);
+  if (has_ended_ || next_ == order_.size()) return std::nullopt;  // P4
+  return order_[next_++];
 }
 
-PageLoader::Place PageLoader::place_of_chunk(std::size_t chunk) const noexcept {
+Bytes PageLoader::piece_of(std::size_t chunk) const {
   const ImagePartition& rest = partitions[partition_of(Part::rest)];
-  const Part part = rest.chunks > 0 && chunk >= rest.first_chunk ? Part::rest : Part::first;
-  const std::uint64_t at = (chunk - partitions[partition_of(part)].first_chunk) * kChunkPages;
-  return {part, at, chunks[chunk].raw_bytes / kPageBytes};
+  return faults_ != nullptr && chunk >= rest.first_chunk ? kPieceBytes : 0;
 }
 
-std::size_t PageLoader::chunk_of(PageMap::Place place) const noexcept {
-  return partitions[partition_of(place.part)].first_chunk + place.at / kChunkPages;
+// ---- grains
+
+PageMap::Place PageLoader::place_of_grain(Grain grain) const noexcept {
+  const ImagePartition& rest = partitions[partition_of(Part::rest)];
+  const Part part = rest.chunks > 0 && grain.chunk >= rest.first_chunk ? Part::rest : Part::first;
+  return {part, (grain.chunk - partitions[partition_of(part)].first_chunk) * kChunkPages +
+                    grain.index * kGrainPages};
 }
 
-Result<void> PageLoader::make_pages(std::size_t chunk, ConstByteSpan raw) {
-  const Place place = place_of_chunk(chunk);
+Grain PageLoader::grain_of(PageMap::Place place) const noexcept {
+  return {partitions[partition_of(place.part)].first_chunk + place.at / kChunkPages,
+          place.at % kChunkPages / kGrainPages};
+}
+
+std::uint64_t PageLoader::pages_of(Grain grain) const noexcept {
+  return std::min(kGrainPages,
+                  chunks[grain.chunk].raw_bytes / kPageBytes - grain.index * kGrainPages);
+}
+
+std::atomic<std::uint8_t>& PageLoader::state_of(Grain grain) noexcept {
+  return states_[first_grain_[grain.chunk - order_.front()] + grain.index];
+}
+
+std::span<const std::uint32_t> PageLoader::crcs_of(Grain grain) const noexcept {
+  const PageMap::Place place = place_of_grain(grain);
+  const std::uint64_t before = place.part == Part::first ? 0 : map_.pages_of(Part::first);
+  return std::span(crcs_).subspan(before + place.at, pages_of(grain));
+}
+
+bool PageLoader::claim(Grain grain) noexcept {
+  if (has_ended_) return false;                                 // P4
+  return (state_of(grain).fetch_or(kClaimed) & kClaimed) == 0;  // P1
+}
+
+Result<void> PageLoader::make_pages(Grain grain, ConstByteSpan raw) {
+  const PageMap::Place place = place_of_grain(grain);
   const bool maps = faults_ != nullptr && !leaves_unmapped_.load(std::memory_order_relaxed);
-  for (const Run& run : map_.runs_of(place.part, place.at, place.pages)) {
+  for (const Run& run : map_.runs_of(place.part, place.at, pages_of(grain))) {
     const ConstByteSpan bytes =
         raw.subspan((run.at - place.at) * kPageBytes, run.pages * kPageBytes);
     if (maps)
@@ -108,86 +141,135 @@ Result<void> PageLoader::make_pages(std::size_t chunk, ConstByteSpan raw) {
   return {};
 }
 
-// Returns pages of the chunk that somebody waits for.
-std::vector<std::uint64_t> PageLoader::mark(std::size_t chunk) {
-  const std::lock_guard lock(mutex_);
-  if (error_) return {};
-  is_there_[chunk] = true;  // P2
-  report_.loaded_bytes += chunks[chunk].raw_bytes;
-  report_.stored_bytes += chunks[chunk].stored_bytes;
-  const auto now = std::chrono::steady_clock::now() - began_;
-  if (place_of_chunk(chunk).part == Part::first && ++first_there_ == first_chunks_)
-    report_.until_working_set = now;
-  if (++there_ == order_.size()) report_.elapsed = now;
-  const auto here = std::ranges::partition(
-      waiting_, [&](std::uint64_t page) { return chunk_of(*map_.find(page)) != chunk; });
-  std::vector<std::uint64_t> woken(here.begin(), here.end());
-  waiting_.erase(here.begin(), here.end());
-  return woken;  // P3
+Result<void> PageLoader::mark(Grain grain) {
+  const bool is_waited = (state_of(grain).fetch_or(kThere) & kWaited) != 0;  // P2
+  pages_there_ += pages_of(grain);
+  const bool is_first = place_of_grain(grain).part == Part::first;
+  const bool has_first = is_first && ++first_there_ == first_grains_;
+  const bool has_all = ++there_ == grains_;
+  if (!is_waited && !has_first && !has_all) return {};
+  std::vector<std::uint64_t> woken;
+  {
+    const std::lock_guard lock(mutex_);
+    const auto now = std::chrono::steady_clock::now() - began_;
+    if (has_first) report_.until_working_set = now;
+    if (has_all) report_.elapsed = now;
+    const auto here = std::ranges::partition(
+        waiting_, [&](std::uint64_t page) { return grain_of(*map_.find(page)) != grain; });
+    woken.assign(here.begin(), here.end());  // P3
+    waiting_.erase(here.begin(), here.end());
+  }
+  Result<void> mapped;
+  for (const std::uint64_t page : woken)
+    if (mapped) mapped = faults_->map(page * kPageBytes, kPageBytes);
+  if (has_first || has_all) moved_.notify_all();
+  if (!has_all) return mapped;
+  // When all is there the watching may have ended meanwhile: whoever waits was woken by that.
+  if (over_ >= 0) ring(over_);
+  urged_.notify_all();
+  return {};
+}
+
+// All grains from `first` on that `raw` has and nobody made.
+Result<void> PageLoader::make(Grain first, ConstByteSpan raw) {
+  for (Grain grain = first; !raw.empty(); ++grain.index) {
+    const ConstByteSpan bytes = raw.first(pages_of(grain) * kPageBytes);
+    raw = raw.subspan(bytes.size());
+    if (!claim(grain)) continue;
+    GANTRY_TRY(make_pages(grain, bytes));
+    GANTRY_TRY(mark(grain));
+  }
+  return {};
 }
 
 Result<void> PageLoader::there(std::size_t chunk, ConstByteSpan raw, std::chrono::nanoseconds,
                                std::chrono::nanoseconds) {
-  GANTRY_TRY(make_pages(chunk, raw));
-  Result<void> mapped;
-  for (const std::uint64_t page : mark(chunk))
-    if (mapped) mapped = faults_->map(page * kPageBytes, kPageBytes);
-  moved_.notify_all();
-  const bool is_over = is_whole();
-  if (over_ >= 0 && is_over) ring(over_);
-  // When all is there the watching may have ended meanwhile: whoever waits was woken by that.
-  return is_over ? Result<void>() : mapped;
+  {
+    const std::lock_guard lock(mutex_);
+    report_.stored_bytes += chunks[chunk].stored_bytes;
+  }
+  return make({chunk, 0}, raw);
+}
+
+Result<void> PageLoader::fetched(Grain first, ConstByteSpan raw, Bytes stored) {
+  {
+    const std::lock_guard lock(mutex_);
+    report_.stored_bytes += stored;
+    ++report_.out_of_turn;
+  }
+  return make(first, raw);
 }
 
 void PageLoader::end(Error error) noexcept {
   {
     const std::lock_guard lock(mutex_);
-    if (error_ || there_ == order_.size()) return;
+    if (error_ || has(What::all)) return;
     error_ = std::move(error);
+    has_ended_ = true;
     report_.elapsed = std::chrono::steady_clock::now() - began_;
   }
   cancel_lanes();
+  if (fetcher_) fetcher_->cancel();
   if (faults_ != nullptr) poison();
   moved_.notify_all();
   urged_.notify_all();
 }
 
-// P4. Chunks whose pages are being made meanwhile were checked: either is right.
+// P4. Grains whose pages are being made meanwhile were checked: either is right.
 void PageLoader::poison() {
-  for (const std::size_t chunk : order_) {
-    {
-      const std::lock_guard lock(mutex_);
-      if (is_there_[chunk]) continue;
+  for (const std::size_t chunk : order_)
+    for (Grain grain{chunk, 0}; grain.index < grains_of(chunks[chunk]); ++grain.index) {
+      if ((state_of(grain) & kThere) != 0) continue;
+      const PageMap::Place place = place_of_grain(grain);
+      for (const Run& run : map_.runs_of(place.part, place.at, pages_of(grain)))
+        faults_->poison(run.page * kPageBytes, run.pages * kPageBytes);
     }
-    const Place place = place_of_chunk(chunk);
-    for (const Run& run : map_.runs_of(place.part, place.at, place.pages))
-      faults_->poison(run.page * kPageBytes, run.pages * kPageBytes);
-  }
 }
+
+// ---- who waits
 
 PageLoader::Answer PageLoader::touched(std::uint64_t page) {
   const auto place = map_.find(page);
   if (!place) return Answer::map;
-  const std::size_t chunk = chunk_of(*place);
+  const Grain grain = grain_of(*place);
   const std::lock_guard lock(mutex_);
-  if (is_there_[chunk]) return Answer::map;
-  if (error_) return Answer::never;
-  waiting_.push_back(page);  // P3
-  if (!is_taken_[chunk] && std::ranges::find(urgent_, chunk) == urgent_.end()) {
-    urgent_.push_back(chunk);
+  if (has_ended_) return (state_of(grain) & kThere) != 0 ? Answer::map : Answer::never;
+  waiting_.push_back(page);
+  const std::uint8_t before = state_of(grain).fetch_or(kWaited);  // P3
+  if ((before & kThere) != 0) {
+    waiting_.pop_back();
+    return Answer::map;
+  }
+  if (before == 0) {
+    urgent_.push_back(grain);
     urged_.notify_all();
   }
   return Answer::wait;
+}
+
+std::vector<Grain> PageLoader::take_urgent(std::size_t most, bool may_wait) {
+  std::unique_lock lock(mutex_);
+  std::vector<Grain> taken;
+  while (taken.empty()) {
+    while (may_wait && urgent_.empty() && !has_ended_ && !has(What::all)) urged_.wait(lock);
+    if (has_ended_ || urgent_.empty()) break;  // P4
+    while (taken.size() < most && !urgent_.empty()) {
+      if ((state_of(urgent_.front()) & kClaimed) == 0) taken.push_back(urgent_.front());
+      urgent_.pop_front();
+    }
+  }
+  return taken;
 }
 
 Result<void> PageLoader::wait(What what, Deadline deadline) {
   std::unique_lock lock(mutex_);
   while (!has(what) && !error_) {
     if (deadline.passed())
-      return fail(Code::timed_out,
-                  fmt::format("{}: {} of {} chunks were there when time was up", path, there_,
-                              order_.size()),
-                  "allow more time");
+      return fail(
+          Code::timed_out,
+          fmt::format("{}: {} of {} MiB were there when time was up", path,
+                      pages_there_ * kPageBytes >> 20, (report_.bytes - report_.zero_bytes) >> 20),
+          "allow more time");
     if (deadline.is_never())
       moved_.wait(lock);
     else
@@ -195,11 +277,6 @@ Result<void> PageLoader::wait(What what, Deadline deadline) {
   }
   if (!has(what)) return tl::unexpected(*error_);
   return {};
-}
-
-bool PageLoader::is_whole() {
-  const std::lock_guard lock(mutex_);
-  return has(What::all);
 }
 
 std::optional<Error> PageLoader::error() {
@@ -210,10 +287,11 @@ std::optional<Error> PageLoader::error() {
 void PageLoader::add_to(RestoreReport& report) {
   const std::lock_guard lock(mutex_);
   const RestoreReport given = std::exchange(report, report_);
+  report.loaded_bytes = pages_there_ * kPageBytes;
   report.is_lazy = given.is_lazy;
   report.why_not_lazy = given.why_not_lazy;
   report.faults = given.faults;
-  if (!error_ && there_ < order_.size()) report.elapsed = std::chrono::steady_clock::now() - began_;
+  if (!error_ && !has(What::all)) report.elapsed = std::chrono::steady_clock::now() - began_;
 }
 
 }  // namespace gantry::snapshot

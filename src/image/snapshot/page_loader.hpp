@@ -1,5 +1,6 @@
 #pragma once  // image/snapshot/page_loader.hpp: brings a snapshot's pages from its image.
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <mutex>
@@ -7,18 +8,23 @@
 #include "image/load/load_job.hpp"
 #include "image/snapshot/fault_source.hpp"
 #include "image/snapshot/memory.hpp"
+#include "image/snapshot/page_fetcher.hpp"
 
 namespace gantry::snapshot {
 
-/// Loads the working set, then the rest; a chunk with a page that somebody waits for comes next.
-///   P1  A chunk is taken once; its taker makes its pages, from bytes that were checked.
-///   P2  is_there_ of a chunk is set, under the lock, after all its pages were made.
-///   P3  A page that somebody waits for is in waiting_ until its chunk is there: it is looked for
-///       under the lock under which P2 happens, so that nobody is forgotten.
-///   P4  Once error_ is set no chunk is taken, and what is not there becomes poison.
+/// Loads the working set, then the rest, chunk by chunk; what somebody waits for is fetched beside
+/// that, whoever has its chunk. Pages are made grain by grain: 16 that lie together in the image.
+///   P1  A grain is claimed once; its claimer makes its pages, from bytes that were checked.
+///   P2  A grain is `there` after all its pages were made.
+///   P3  Whoever waits for a page puts it into waiting_, and then says so in the grain's state,
+///   both
+///       under the lock. Who makes the grain `there` sees that, and looks under the lock, or is
+///       seen: nobody is forgotten.
+///   P4  Once has_ended_ is set no chunk is taken, and what is not there becomes poison.
 class PageLoader final : public LoadJob {
  public:
-  PageLoader(const Image& image, const Memory& memory, PageMap map, const RestoreOptions& options);
+  PageLoader(const Image& image, const Memory& memory, PageMap map, std::vector<std::uint32_t> crcs,
+             const RestoreOptions& options);
   ~PageLoader() override;
 
   /// `faults`: makes pages in the mapping; null: they are written to the memfd. `over`: an event
@@ -30,60 +36,80 @@ class PageLoader final : public LoadJob {
   enum class Answer : std::uint8_t { map, wait, never };
   /// What becomes of a page that is not mapped and was touched. `map`: it is there, or one of
   /// zeros, which may have been made already and unmapped (MADV_DONTNEED). `wait`: it is mapped
-  /// when its chunk is there, and that comes next.
+  /// when its grain is there, which is fetched.
   [[nodiscard]] Answer touched(std::uint64_t page);
   /// While true, pages are made and not mapped, so that each raises a fault.
   void leave_unmapped(bool yes) noexcept { leaves_unmapped_.store(yes, std::memory_order_relaxed); }
 
   enum class What : std::uint8_t { working_set, all };
   [[nodiscard]] Result<void> wait(What what, Deadline deadline);
-  [[nodiscard]] bool is_whole();
+  [[nodiscard]] bool is_whole() const noexcept { return has(What::all); }
   [[nodiscard]] std::optional<Error> error();
   void add_to(RestoreReport& report);
 
+  // ---- for the workers
   [[nodiscard]] std::optional<std::size_t> take(std::size_t worker) override;
   [[nodiscard]] LoadMemory place_of(std::size_t, Bytes) const override { return {}; }
+  [[nodiscard]] Bytes piece_of(std::size_t chunk) const override;
   [[nodiscard]] Result<void> there(std::size_t chunk, ConstByteSpan raw,
                                    std::chrono::nanoseconds waited,
                                    std::chrono::nanoseconds unpacked) override;
   void end(Error error) noexcept override;
 
+  // ---- for the fetcher
+  /// Up to so many grains that somebody waits for; none: there is nothing to fetch any more, or
+  /// now, if it may not wait.
+  [[nodiscard]] std::vector<Grain> take_urgent(std::size_t most, bool may_wait);
+  /// Makes the pages from there on, unless somebody has. `raw` was read for that, of `stored`
+  /// bytes.
+  [[nodiscard]] Result<void> fetched(Grain first, ConstByteSpan raw, Bytes stored);
+  /// Of the pages of a grain, as they were saved.
+  [[nodiscard]] std::span<const std::uint32_t> crcs_of(Grain grain) const noexcept;
+  [[nodiscard]] const std::vector<std::size_t>& order() const noexcept { return order_; }
+
  private:
-  struct Place {
-    Part part{};
-    std::uint64_t at = 0;
-    std::uint64_t pages = 0;
-  };
-  [[nodiscard]] Place place_of_chunk(std::size_t chunk) const noexcept;
-  [[nodiscard]] std::size_t chunk_of(PageMap::Place place) const noexcept;
+  // Bits of a grain's state.
+  static constexpr std::uint8_t kClaimed = 1, kThere = 2, kWaited = 4;
+  [[nodiscard]] PageMap::Place place_of_grain(Grain grain) const noexcept;
+  [[nodiscard]] Grain grain_of(PageMap::Place place) const noexcept;
+  [[nodiscard]] std::atomic<std::uint8_t>& state_of(Grain grain) noexcept;
+  [[nodiscard]] std::uint64_t pages_of(Grain grain) const noexcept;
   [[nodiscard]] bool has(What what) const noexcept {
-    return what == What::all ? there_ == order_.size() : first_there_ == first_chunks_;
+    return what == What::all ? there_ == grains_ : first_there_ == first_grains_;
   }
-  [[nodiscard]] Result<void> make_pages(std::size_t chunk, ConstByteSpan raw);
-  [[nodiscard]] std::vector<std::uint64_t> mark(std::size_t chunk);
+  [[nodiscard]] bool claim(Grain grain) noexcept;
+  [[nodiscard]] Result<void> make_pages(Grain grain, ConstByteSpan raw);
+  [[nodiscard]] Result<void> mark(Grain grain);
+  [[nodiscard]] Result<void> make(Grain first, ConstByteSpan raw);
   void poison();
 
   const Memory& memory_;
   const PageMap map_;
+  const std::vector<std::uint32_t> crcs_;  // of the pages of `first`, then of `rest`
   const RestoreOptions options_;
   FaultSource* faults_ = nullptr;
   int over_ = -1;
-  std::vector<std::size_t> order_;  // of chunks
-  std::size_t first_chunks_ = 0;    // of order_, the working set's
+  std::vector<std::size_t> order_;        // of chunks
+  std::vector<std::size_t> first_grain_;  // of each chunk of order_, which follow each other
+  std::size_t grains_ = 0;                // how many there are
+  std::size_t first_grains_ = 0;          // how many the working set has
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::atomic<bool> leaves_unmapped_{false};  // relaxed: both ways a page that is touched comes
+  std::optional<PageFetcher> fetcher_;
+
+  // Changed past the lock, since a thread that makes pages must not wait for another.
+  std::vector<std::atomic<std::uint8_t>> states_;  // of grains, in the order of chunks
+  std::atomic<std::size_t> there_ = 0;             // grains
+  std::atomic<std::size_t> first_there_ = 0;       // of the working set
+  std::atomic<std::uint64_t> pages_there_ = 0;
+  std::atomic<bool> has_ended_ = false;  // by an error, or stop()
 
   std::mutex mutex_;
-  std::condition_variable moved_;       // for who waits
-  std::condition_variable urged_;       // for the worker that takes only what is urgent
+  std::condition_variable moved_;       // for who waits: the working set, all, an error
+  std::condition_variable urged_;       // for the fetcher
   std::size_t next_ = 0;                // of order_
-  std::size_t taken_ = 0;               // how many
-  std::size_t there_ = 0;               // how many
-  std::size_t first_there_ = 0;         // how many of the working set
-  std::vector<bool> is_taken_;          // chunks
-  std::vector<bool> is_there_;          // chunks
-  std::deque<std::size_t> urgent_;      // chunks that are not taken
-  std::vector<std::uint64_t> waiting_;  // pages whose chunk is not there
+  std::deque<Grain> urgent_;            // may have been claimed meanwhile
+  std::vector<std::uint64_t> waiting_;  // pages whose grain is not there
   std::optional<Error> error_;
   RestoreReport report_;
 };

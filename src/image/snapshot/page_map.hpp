@@ -9,6 +9,8 @@
 namespace gantry::snapshot {
 
 inline constexpr Bytes kPageBytes = 4096;
+/// Pages that are made together, and read together out of turn.
+inline constexpr std::uint64_t kGrainPages = 16;
 inline constexpr std::uint64_t kMostPages = (std::uint64_t{4} << 40) / kPageBytes;
 
 /// Pages that lie together in memory and in the image.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <optional>
 #include <unordered_set>
 
 #include "base/crc32c.hpp"
@@ -48,34 +49,31 @@ class Contents {
     return found;
   }
 
-  Result<void> check(std::uint64_t page, ConstByteSpan bytes) const {
+  /// Nothing: it was zero.
+  [[nodiscard]] std::optional<std::uint32_t> crc_of(std::uint64_t page) const {
     const auto behind = std::ranges::upper_bound(runs_, page, {}, &Run::page);
-    const bool is_known =
-        behind != runs_.begin() && page - std::prev(behind)->page < std::prev(behind)->pages;
-    const bool is_same =
-        is_known ? crcs_[std::prev(behind)->at + (page - std::prev(behind)->page)] == crc32c(bytes)
-                 : is_zero(bytes);
-    if (is_same) return {};
+    if (behind == runs_.begin()) return std::nullopt;
+    const Run& run = *std::prev(behind);
+    if (page - run.page >= run.pages) return std::nullopt;
+    return crcs_[run.at + (page - run.page)];
+  }
+
+  Result<void> check(std::uint64_t page, ConstByteSpan bytes) const {
+    const auto crc = crc_of(page);
+    if (crc ? *crc == crc32c(bytes) : is_zero(bytes)) return {};
     return fail(Code::invalid_argument,
                 fmt::format("{} was written while the snapshot was saved", memory_.name_of(page)),
                 "save while nobody writes");
   }
-  /// Those that were zero, which the image does not hold.
+  /// Those that were zero, which the image does not hold; all others are checked when they are
+  /// written.
   Result<void> check_zeros() const {
     return each_made([&](std::uint64_t page, ConstByteSpan bytes) -> Result<void> {
-      return is_zero(bytes) ? Result<void>{} : check_known(page, bytes);
+      return is_zero(bytes) || crc_of(page) ? Result<void>{} : check(page, bytes);
     });
   }
 
  private:
-  // Its bytes are compared when they are written.
-  Result<void> check_known(std::uint64_t page, ConstByteSpan bytes) const {
-    const auto behind = std::ranges::upper_bound(runs_, page, {}, &Run::page);
-    if (behind != runs_.begin() && page - std::prev(behind)->page < std::prev(behind)->pages)
-      return {};
-    return check(page, bytes);
-  }
-
   template <class Visit>
   Result<void> each_made(Visit visit) const {
     std::vector<std::byte> piece(kPiecePages * kPageBytes);
@@ -109,6 +107,19 @@ Result<void> read_pages(const Memory& memory, const Contents& contents,
   return {};
 }
 
+std::vector<std::uint32_t> crcs_of(const Contents& contents, const Tables& tables) {
+  static constexpr std::array<std::byte, kPageBytes> kZero{};
+  const std::uint32_t zero = crc32c(kZero);
+  std::vector<std::uint32_t> crcs;
+  const auto add = [&](std::uint64_t page) {
+    crcs.push_back(contents.crc_of(page).value_or(zero));
+  };
+  for (const std::uint64_t page : tables.touched) add(page);
+  for (const auto& [first, pages] : tables.runs)
+    for (std::uint64_t page = first; page < first + pages; ++page) add(page);
+  return crcs;
+}
+
 }  // namespace
 
 Result<ImageFacts> save(const std::string& path, const Memory& memory,
@@ -118,25 +129,32 @@ Result<ImageFacts> save(const std::string& path, const Memory& memory,
   };
   Contents contents(memory);
   GANTRY_TRY(contents.read_all());
-  const Tables tables{memory.regions(), touched,
-                      contents.runs_without({touched.begin(), touched.end()})};
+  Tables tables{
+      memory.regions(), touched, contents.runs_without({touched.begin(), touched.end()}), {}};
   const auto map = PageMap::make(memory.pages(), tables.touched, tables.runs);
   if (!map) return of_path(map.error());
+  tables.crcs = crcs_of(contents, tables);
+  ImageOptions options = packing;
+  options.frame_bytes = kGrainPages * kPageBytes;
   if (auto same = contents.check_zeros(); !same) return of_path(same.error());
-  return write_image(
-      path, tensors_of(tables), packing,
-      [&](std::size_t tensor, Bytes from, ByteSpan into) -> Result<void> {
-        const auto index = static_cast<Index>(tensor);
-        if (index != Index::first && index != Index::rest) {
-          std::memcpy(into.data(), bytes_of(tables, index).data() + from, into.size());
-          return {};
-        }
-        const Part part = index == Index::first ? Part::first : Part::rest;
-        const auto runs = map->runs_of(part, from / kPageBytes, into.size() / kPageBytes);
-        auto done = read_pages(memory, contents, runs, into);
-        if (!done) return of_path(done.error());
-        return {};
-      });
+  std::optional<Index> held;
+  std::vector<std::byte> table;
+  return write_image(path, tensors_of(tables), options,
+                     [&](std::size_t tensor, Bytes from, ByteSpan into) -> Result<void> {
+                       const auto index = static_cast<Index>(tensor);
+                       if (index != Index::first && index != Index::rest) {
+                         if (held != index) table = bytes_of(tables, index);
+                         held = index;
+                         std::memcpy(into.data(), table.data() + from, into.size());
+                         return {};
+                       }
+                       const Part part = index == Index::first ? Part::first : Part::rest;
+                       const auto runs =
+                           map->runs_of(part, from / kPageBytes, into.size() / kPageBytes);
+                       auto done = read_pages(memory, contents, runs, into);
+                       if (!done) return of_path(done.error());
+                       return {};
+                     });
 }
 
 }  // namespace gantry::snapshot

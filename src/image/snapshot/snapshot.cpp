@@ -26,8 +26,7 @@ std::string RestoreReport::text() const {
       until_working_set.count() > 0 ? fmt::format(" in {:.3f} s", seconds(until_working_set)) : "";
   return fmt::format(
       "{:.1f} MiB ({}), {:.1f} of them zero; working set of {:.1f} MiB{}; {:.1f} MiB of {:.1f} "
-      "read "
-      "{} by {} workers in {:.3f} s; {} faults, {} chunks out of turn",
+      "read {} by {} workers in {:.3f} s; {} faults, {} fetched out of turn",
       mib(bytes), how, mib(zero_bytes), mib(first_bytes), first, mib(loaded_bytes),
       mib(stored_bytes), way, workers, seconds(elapsed), faults, out_of_turn);
 }
@@ -53,7 +52,8 @@ Result<Snapshot> Snapshot::restore(const std::string& path, const RestoreOptions
       return fail(memory.error().code, fmt::format("{}: {}", path, memory.error().message),
                   memory.error().hint);
     Snapshot restored(std::make_shared<State>(std::move(*memory)));
-    GANTRY_TRY(restored.state_->start(image, std::move(checked.pages), options));
+    GANTRY_TRY(restored.state_->start(image, std::move(checked.pages),
+                                      std::move(checked.tables.crcs), options));
     return restored;
   });
 }

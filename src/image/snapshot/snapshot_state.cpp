@@ -20,8 +20,10 @@ Snapshot::State::~State() {
 }
 
 Result<void> Snapshot::State::start(const Image& image, snapshot::PageMap map,
+                                    std::vector<std::uint32_t> crcs,
                                     const RestoreOptions& options) {
-  loader = std::make_unique<snapshot::PageLoader>(image, memory, std::move(map), options);
+  loader = std::make_unique<snapshot::PageLoader>(image, memory, std::move(map), std::move(crcs),
+                                                  options);
   Result<snapshot::FaultSource> faults = fail(Code::unsupported, "all was to be loaded first");
   if (options.lazy != Lazy::no || options.record)
     faults = snapshot::FaultSource::open(options.own_accesses_only);

@@ -14,7 +14,7 @@ struct GANTRY_LOCAL Snapshot::State {
 
   /// Begins to load.
   [[nodiscard]] Result<void> start(const Image& image, snapshot::PageMap map,
-                                   const RestoreOptions& options);
+                                   std::vector<std::uint32_t> crcs, const RestoreOptions& options);
   [[nodiscard]] Result<void> record(bool own_accesses_only);
   [[nodiscard]] Result<void> settled();
   [[nodiscard]] std::vector<std::uint64_t> touched();

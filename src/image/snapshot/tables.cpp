@@ -10,9 +10,10 @@ namespace gantry::snapshot {
 namespace {
 
 constexpr std::array<std::string_view, kTensors> kNames{"snapshot", "sizes", "names", "touched",
-                                                        "runs",     "first", "rest"};
+                                                        "runs",     "crcs",  "first", "rest"};
 
 constexpr DataType kU64{DataType::unsigned_int, 64, 1};
+constexpr DataType kU32{DataType::unsigned_int, 32, 1};
 
 constexpr std::size_t of(Index index) noexcept {
   return static_cast<std::size_t>(index);
@@ -45,8 +46,12 @@ class Reader {
       return bad("its working set has not as many pages as are touched");
     if (bytes(Index::runs) / sizeof(tables.runs[0]) > bytes(Index::rest) / kPageBytes)
       return bad("it has more runs of pages than pages");
+    if (bytes(Index::crcs) / sizeof(tables.crcs[0]) !=
+        (bytes(Index::first) + bytes(Index::rest)) / kPageBytes)
+      return bad("it has not as many CRCs as pages");
     GANTRY_ASSIGN(tables.touched, (read<std::uint64_t>(Index::touched)));
     GANTRY_ASSIGN(tables.runs, (read<std::array<std::uint64_t, 2>>(Index::runs)));
+    GANTRY_ASSIGN(tables.crcs, (read<std::uint32_t>(Index::crcs)));
     auto map = PageMap::make(*pages, tables.touched, tables.runs);
     if (!map) return bad(map.error().message);
     if (map->pages_of(Part::rest) != bytes(Index::rest) / kPageBytes)
@@ -118,7 +123,10 @@ ImageTensor tensor(Index index, std::int64_t count) {
   else if (is_page)
     one.tensor = Tensor::dense(types::u8, pages);
   else
-    one.tensor = Tensor::dense(index == Index::names ? types::u8 : kU64, std::span(&count, 1));
+    one.tensor = Tensor::dense(index == Index::names  ? types::u8
+                               : index == Index::crcs ? kU32
+                                                      : kU64,
+                               std::span(&count, 1));
   return one;
 }
 
@@ -138,6 +146,7 @@ std::vector<ImageTensor> tensors_of(const Tables& tables) {
                                                    names,
                                                    tables.touched.size(),
                                                    tables.runs.size(),
+                                                   tables.touched.size() + rest,
                                                    tables.touched.size(),
                                                    rest};
   std::vector<ImageTensor> tensors;
@@ -153,6 +162,7 @@ std::vector<std::byte> bytes_of(const Tables& tables, Index index) {
   }
   if (index == Index::touched) return copy_of<std::uint64_t>(tables.touched);
   if (index == Index::runs) return copy_of<std::array<std::uint64_t, 2>>(tables.runs);
+  if (index == Index::crcs) return copy_of<std::uint32_t>(tables.crcs);
   std::vector<std::uint64_t> sizes;
   std::string names;
   for (const SnapshotRegion& region : tables.regions) {

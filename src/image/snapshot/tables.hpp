@@ -6,11 +6,11 @@
 
 namespace gantry::snapshot {
 
-inline constexpr std::uint64_t kVersion = 1;
+inline constexpr std::uint64_t kVersion = 2;
 
 /// The tensors of a snapshot's image, in their order: docs/formats/image.md.
-enum class Index : std::uint8_t { snapshot, sizes, names, touched, runs, first, rest };
-inline constexpr std::size_t kTensors = 7;
+enum class Index : std::uint8_t { snapshot, sizes, names, touched, runs, crcs, first, rest };
+inline constexpr std::size_t kTensors = 8;
 /// The partitions: tables, working set, rest.
 [[nodiscard]] constexpr unsigned partition_of(Part part) noexcept {
   return part == Part::first ? 1 : 2;
@@ -20,6 +20,7 @@ struct Tables {
   std::vector<SnapshotRegion> regions;
   std::vector<std::uint64_t> touched;              // pages of the part `first`, in its order
   std::vector<std::array<std::uint64_t, 2>> runs;  // page and pages, of the part `rest`
+  std::vector<std::uint32_t> crcs;  // of the pages of `first`, then of those of `rest`
 };
 
 /// As write_image() wants them.

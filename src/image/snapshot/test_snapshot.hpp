@@ -54,16 +54,21 @@ inline RestoreOptions lazily(std::shared_ptr<FileIo> file_io = {}, unsigned work
 
 class Snapshots : public ::testing::Test {
  protected:
-  /// Of one region "heap" of so many pages, each of which says its number, none packed.
-  void save_numbered(std::uint64_t pages, std::vector<std::uint64_t> touched = {}) {
+  /// Of one region "heap" of so many pages, each of which says its number.
+  void save_numbered(std::uint64_t pages, std::vector<std::uint64_t> touched = {},
+                     const ImageOptions& packing = {}) {
     Snapshot made =
         must(Snapshot::create(std::vector<SnapshotRegion>{{"heap", pages * kPageBytes}}));
     const ByteSpan memory = must(made.region("heap"));
-    for (std::uint64_t page = 0; page < pages; ++page) {
-      const std::uint64_t number = page + 1;
-      std::memcpy(memory.data() + page * kPageBytes, &number, sizeof number);
-    }
-    must(made.save(path_, {.touched = std::move(touched)}));
+    for (std::uint64_t page = 0; page < pages; ++page)
+      std::memcpy(memory.data() + page * kPageBytes, page_numbered(page).data(), kPageBytes);
+    must(made.save(path_, {.packing = packing, .touched = std::move(touched)}));
+  }
+  static Data page_numbered(std::uint64_t page) {
+    Data bytes(kPageBytes);
+    const std::uint64_t number = page + 1;
+    std::memcpy(bytes.data(), &number, sizeof number);
+    return bytes;
   }
   static std::uint64_t number_at(ConstByteSpan memory, std::uint64_t page) {
     std::uint64_t number = 0;
@@ -84,6 +89,10 @@ class Snapshots : public ::testing::Test {
     const std::size_t chunk =
         image.partitions()[partition].first_chunk + page * kPageBytes / kImageChunkBytes;
     return image.chunks()[chunk].offset;
+  }
+  [[nodiscard]] bool begins_chunk(Bytes offset) const {
+    const Image image = must(Image::open(path_));
+    return std::ranges::find(image.chunks(), offset, &ImageChunk::offset) != image.chunks().end();
   }
 
   Folder folder_;
