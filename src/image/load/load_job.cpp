@@ -101,11 +101,6 @@ bool LoadJob::is_packed(std::span<const std::size_t> those_chunks) const {
       those_chunks, [&](std::size_t chunk) { return chunks[chunk].coding.codec != Codec::none; });
 }
 
-std::size_t LoadJob::under_way(std::span<const std::size_t> those_chunks) const {
-  return workers.size() * (is_packed(those_chunks) ? LoadWorker::kAheadPacked
-                                                   : LoadWorker::ahead_in_place(workers.size()));
-}
-
 void LoadJob::cancel_lanes() noexcept {
   for (const Worker& worker : workers) worker.lane->cancel();
 }

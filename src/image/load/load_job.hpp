@@ -74,8 +74,6 @@ class LoadJob {
   };
   [[nodiscard]] Result<void> start(const Start& how, std::span<const std::size_t> chunks_of_it);
   [[nodiscard]] bool is_packed(std::span<const std::size_t> those_chunks) const;
-  /// How many of them all usual workers read at a time, each in its place.
-  [[nodiscard]] std::size_t under_way(std::span<const std::size_t> those_chunks) const;
   /// Ends what lanes wait for.
   void cancel_lanes() noexcept;
   void join() noexcept;

@@ -108,8 +108,7 @@ Result<void> ImageLoading::State::there(std::size_t chunk, ConstByteSpan,
     report_.stored_bytes += chunks[chunk].stored_bytes;
     report_.waited += waited;
     report_.unpacked += unpacked;
-    when_.push_back(std::chrono::steady_clock::now() - began_);
-    if (++there_ == order_.size()) report_.elapsed = when_.back();
+    if (++there_ == order_.size()) report_.elapsed = std::chrono::steady_clock::now() - began_;
   }
   moved_.notify_all();
   return {};
@@ -192,14 +191,13 @@ Result<void> ImageLoading::State::wait_for_all(Deadline deadline) {
   return {};
 }
 
-// Those that are under way first come together and late; others come at the rate of what follows.
+// In a rate that leaves the first chunks out, or follows a line through all, what a disk gives at
+// once or holds back for a while counts for more than it is.
 std::chrono::nanoseconds ImageLoading::State::time_of_all() {
   const std::lock_guard lock(mutex_);
-  if (when_.size() == all_chunks_) return report_.elapsed;
-  const std::size_t first = std::min(under_way(order_), when_.size() / 2);
-  const auto rate = (when_.back() - when_[first - 1]) / static_cast<double>(when_.size() - first);
-  return when_.back() + std::chrono::duration_cast<std::chrono::nanoseconds>(
-                            rate * static_cast<double>(all_chunks_ - when_.size()));
+  const double share = static_cast<double>(order_.size()) / static_cast<double>(all_chunks_);
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::chrono::duration<double>(report_.elapsed) / share);
 }
 
 LoadReport ImageLoading::State::report() {

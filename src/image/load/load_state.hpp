@@ -55,10 +55,9 @@ struct GANTRY_LOCAL ImageLoading::State final : LoadJob {
 
   std::mutex mutex_;
   std::condition_variable moved_;
-  std::size_t taken_ = 0;                       // of order_
-  std::size_t there_ = 0;                       // how many
-  std::vector<bool> is_there_;                  // chunks
-  std::vector<std::chrono::nanoseconds> when_;  // each was there, since began_
+  std::size_t taken_ = 0;       // of order_
+  std::size_t there_ = 0;       // how many
+  std::vector<bool> is_there_;  // chunks
   std::optional<Error> error_;
   LoadReport report_;
 };
