@@ -26,8 +26,8 @@ struct RestoreOptions {
   bool own_accesses_only = false;
   /// Records which pages are touched, from the beginning to settled(). Needs userfaultfd.
   bool record = false;
-  std::shared_ptr<FileIo> file_io = {};   ///< Null: make_plain_file_io().
-  unsigned workers = 0;                   ///< Threads that load; 0: two a CPU, at most 16.
+  std::shared_ptr<FileIo> file_io = {};  ///< Null: make_plain_file_io().
+  unsigned workers = 0;  ///< Threads that load; 0: one a CPU, at most 8; lazily twice as many.
   Deadline deadline = Deadline::never();  ///< For all of it.
 };
 

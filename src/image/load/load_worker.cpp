@@ -1,5 +1,7 @@
 #include "image/load/load_worker.hpp"
 
+#include <utility>
+
 #include "base/result.hpp"
 #include "base/thread_urgency.hpp"
 #include "image/format.hpp"
@@ -65,8 +67,7 @@ Result<bool> LoadWorker::begin_next() {
     to.bytes = to.bytes.first(bytes);
   }
   const Bytes piece = job_.piece_of(*chunk);
-  if (piece != 0 && !gives_way_) give_way();
-  gives_way_ = piece != 0;
+  if (piece != 0 && !std::exchange(gives_way_, true)) give_way();
   flights_.push_back({*chunk, facts.stored_bytes, to, piece != 0 ? piece : bytes});
   GANTRY_TRY(ask(flights_.back()));
   return true;
