@@ -102,6 +102,18 @@ inline Content small_content() {
   return content;
 }
 
+/// Tensors of several chunks and of parts of one, in two partitions.
+inline Content large_content() {
+  Content content;
+  content.add(tensor("embedding", types::bf16, {3000, 1024}));  // 5.9 MiB
+  content.add(tensor("layer.0.q", types::bf16, {511, 1023}));
+  content.add(tensor("nothing", types::f32, {0, 4}));
+  content.add(tensor("layer.0.k", types::f32, {1024, 2048}));  // 8 MiB
+  content.add(tensor("head", types::f32, {1000, 1111}, 1));
+  content.add(tensor("bias", types::u8, {3}, 1));
+  return content;
+}
+
 /// Makes CRCs right, so that what is behind them is looked at.
 inline void seal(Data& image) {
   gantry::image::Superblock block;

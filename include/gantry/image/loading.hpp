@@ -7,12 +7,18 @@
 
 namespace gantry {
 
+class Device;
+class DeviceBuffer;
+
 /// How an image is loaded.
 struct LoadOptions {
-  /// Where its partitions go, each in a block of its own, and what is read before it is unpacked:
-  /// never more than the pool's budget. Nothing: memory of the loading's own, whose pages are made
-  /// as it comes.
+  /// Where its partitions go, each in a block of its own, and what is read before it is unpacked or
+  /// copied to a device: never more than the pool's budget. Nothing: memory of the loading's own,
+  /// whose pages are made as it comes.
   std::optional<Pool> pool = {};
+  /// To whose memory it is brought: partition i to device i; of fewer devices than partitions to
+  /// device i modulo their number. Each partition gets one buffer. Empty: the host's memory.
+  std::vector<std::shared_ptr<Device>> devices = {};
   /// Only these partitions; empty: all. The others' tensors are not to be had.
   std::vector<std::size_t> partitions = {};
   std::vector<std::string> first = {};   ///< Tensors that come before all others, in this order.
@@ -23,21 +29,38 @@ struct LoadOptions {
 
 /// A tensor that is there.
 struct LoadedTensor {
-  Tensor tensor;                     ///< Type and shape; row-major, without gaps.
-  ConstByteSpan bytes;               ///< Begins at a multiple of 256.
+  Tensor tensor;        ///< Type and shape; row-major, without gaps.
+  ConstByteSpan bytes;  ///< Begins at a multiple of 256. Empty if only a device has it.
   std::shared_ptr<const void> keep;  ///< Whoever has it keeps the bytes, also after the loading.
+  /// Of LoadOptions::devices: memory of the device, in which the tensor begins at byte `offset`, a
+  /// multiple of 256. Any queue of the device may use it. Null: it is in the host's memory.
+  std::shared_ptr<const DeviceBuffer> buffer = {};
+  Bytes offset = 0;
 };
+
+/// What bounds a loading.
+enum class LoadBound : std::uint8_t {
+  disk,       ///< Reading.
+  unpacking,  ///< Unpacking and checking.
+  bus         ///< Copies to devices.
+};
+[[nodiscard]] GANTRY_API std::string_view to_string(LoadBound bound) noexcept;
 
 /// What a loading has cost so far.
 struct GANTRY_API LoadReport {
-  Bytes raw_bytes = 0;                     ///< That are there, unpacked and checked.
-  Bytes stored_bytes = 0;                  ///< That were read for them.
-  std::chrono::nanoseconds elapsed{};      ///< From the beginning to now, or to its end.
-  std::chrono::nanoseconds waited{};       ///< For the disk, of all workers together.
-  std::chrono::nanoseconds unpacked{};     ///< Unpacking and checking, of all workers together.
-  unsigned workers = 0;                    ///< How many there are.
-  std::string way;                         ///< "directly", or how else and why.
-  [[nodiscard]] std::string text() const;  ///< All of it, its rates, and what bounded them.
+  Bytes raw_bytes = 0;                        ///< That are there, unpacked and checked.
+  Bytes stored_bytes = 0;                     ///< That were read for them.
+  std::chrono::nanoseconds elapsed{};         ///< From the beginning to now, or to its end.
+  std::chrono::nanoseconds waited{};          ///< For the disk, of all workers together.
+  std::chrono::nanoseconds unpacked{};        ///< Unpacking and checking, of all workers together.
+  unsigned workers = 0;                       ///< How many there are.
+  std::string way;                            ///< "directly", or how else and why.
+  Bytes copied_bytes = 0;                     ///< That were copied to devices.
+  std::chrono::nanoseconds copied{};          ///< How long these copies ran, one after another.
+  std::chrono::nanoseconds waited_for_bus{};  ///< For these copies, of all workers together.
+  std::string copied_from;                    ///< "registered memory", or what else and why.
+  [[nodiscard]] LoadBound bound() const noexcept;  ///< What took most of the workers' time.
+  [[nodiscard]] std::string text() const;          ///< All of it, its rates, and what bounded them.
 };
 
 /// What a loading would take.
@@ -59,7 +82,8 @@ class ImageLoading;
 /// Begins to load. The file is read past the page cache where that can be; an image that is not
 /// packed comes straight into its place. The image may go before the loading does. Errors:
 /// `invalid_argument` (a partition or a tensor of `first` that is not there), `out_of_memory` and
-/// `too_large` (beyond the pool's budget), `system`.
+/// `too_large` (beyond the pool's budget), `system`; of a device `device_full`, `device_lost` and
+/// `too_large` (a partition beyond its largest buffer).
 [[nodiscard]] GANTRY_API Result<ImageLoading> load_image(const Image& image,
                                                          const LoadOptions& options = {});
 
@@ -72,11 +96,11 @@ class GANTRY_API ImageLoading {
   ImageLoading& operator=(ImageLoading&&) noexcept;  ///< Likewise.
   ~ImageLoading();
 
-  /// Waits until every byte of the tensor is there and checked. Errors: `not_found` (no such
-  /// tensor, or not in a partition that is loaded), `timed_out` (by this deadline; the loading goes
-  /// on), and what ended the loading: `invalid_argument` (a chunk that was changed, with image,
-  /// chunk and offset), `timed_out`, `interrupted` (cancelled), `unsupported`, `out_of_memory`,
-  /// `system`.
+  /// Waits until every byte of the tensor is checked and there, on its device if it has one.
+  /// Errors: `not_found` (no such tensor, or not in a partition that is loaded), `timed_out` (by
+  /// this deadline; the loading goes on), and what ended the loading: `invalid_argument` (a chunk
+  /// that was changed, with image, chunk and offset), `timed_out`, `interrupted` (cancelled),
+  /// `unsupported`, `out_of_memory`, `system`, and those of a device's copies.
   [[nodiscard]] Result<LoadedTensor> wait(std::string_view tensor,
                                           Deadline deadline = Deadline::never());
   /// Waits for all of it. Errors as above.

@@ -9,6 +9,7 @@
 #include "base/numa_nodes.hpp"
 #include "base/result.hpp"
 #include "base/worker_thread.hpp"
+#include "image/load/device_copies.hpp"
 #include "image/load/load_worker.hpp"
 
 namespace gantry {
@@ -59,13 +60,16 @@ Result<std::string> LoadJob::open_file(const Image& image) {
 Result<void> LoadJob::make_worker(const Start& how, FileIo& io, std::size_t ahead, bool is_packed) {
   Worker worker;
   GANTRY_ASSIGN(worker.lane, io.open_lane());
-  for (std::size_t i = 0; i < ahead && (is_packed || !how.has_places); ++i) {
-    GANTRY_ASSIGN(LoadMemory buffer, take_memory(how.pool, kImageChunkBytes));
-    worker.buffers.push_back(std::move(buffer));
-  }
-  if (is_packed && !how.has_places) {
-    GANTRY_ASSIGN(worker.raw, take_memory(how.pool, kImageChunkBytes));
-  }
+  const auto take = [&how](std::vector<LoadMemory>& to, std::size_t count) -> Result<void> {
+    for (std::size_t i = 0; i < count; ++i) {
+      GANTRY_ASSIGN(LoadMemory one, take_memory(how.pool, kImageChunkBytes));
+      to.push_back(how.copies == nullptr ? std::move(one) : how.copies->registered(std::move(one)));
+    }
+    return {};
+  };
+  const std::size_t copied = how.copies == nullptr ? 0 : 1;
+  if (is_packed || !how.has_places) GANTRY_TRY(take(worker.buffers, ahead + copied));
+  if (is_packed && !how.has_places) GANTRY_TRY(take(worker.raw, 1 + copied));
   workers.push_back(std::move(worker));
   return {};
 }

@@ -8,6 +8,8 @@
 
 namespace gantry {
 
+class DeviceCopies;
+
 /// Memory, and what keeps it.
 struct LoadMemory {
   ByteSpan bytes;
@@ -24,7 +26,7 @@ class LoadJob {
   struct Worker {
     std::shared_ptr<FileLane> lane;
     std::vector<LoadMemory> buffers;  // for what is read, as many as it reads at a time
-    LoadMemory raw;                   // for what is unpacked and has no place of its own
+    std::vector<LoadMemory> raw;      // in turn, for what is unpacked and has no place of its own
   };
 
   LoadJob(const Image& image, Deadline deadline);
@@ -45,6 +47,9 @@ class LoadJob {
   /// The most of this chunk that is under way at a time, of one chunk of a worker then, so that who
   /// reads beside it waits for little; 0: as much as serves the disk.
   [[nodiscard]] virtual Bytes piece_of(std::size_t) const { return 0; }
+  /// Waits for what there() has left under way. Its worker calls it before it calls there() again,
+  /// and before it waits for anything else; until then the bytes stay.
+  [[nodiscard]] virtual Result<void> settle(std::size_t /*chunk*/) { return {}; }
   /// Ends the loading; the first error stays.
   virtual void end(Error error) noexcept = 0;
 
@@ -63,7 +68,8 @@ class LoadJob {
   /// Lets as many workers as are asked for begin (0: one a CPU), and as are worth it, each with a
   /// lane of its own. `chunks_of_it`: those that are loaded; `has_places`: each has a place;
   /// `ahead`: chunks that a worker reads at a time, 0: as many as serve the disk; `reads_pieces`:
-  /// two a CPU, since a worker that reads piece by piece does nothing else meanwhile.
+  /// two a CPU, since a worker that reads piece by piece does nothing else meanwhile; `copies`:
+  /// copies what has no place to devices, so each worker has memory for one chunk more.
   struct Start {
     std::shared_ptr<FileIo> file_io;
     std::optional<Pool> pool;
@@ -71,6 +77,7 @@ class LoadJob {
     bool has_places = true;
     std::size_t ahead = 0;
     bool reads_pieces = false;
+    DeviceCopies* copies = nullptr;
   };
   [[nodiscard]] Result<void> start(const Start& how, std::span<const std::size_t> chunks_of_it);
   [[nodiscard]] bool is_packed(std::span<const std::size_t> those_chunks) const;

@@ -4,6 +4,7 @@
 
 #include "base/result.hpp"
 #include "image/format.hpp"
+#include "image/tables.hpp"
 
 namespace gantry {
 namespace {
@@ -19,6 +20,7 @@ ImageLoading::State::State(const Image& image, const LoadOptions& asked)
     : LoadJob(image, asked.deadline),
       options(asked),
       places_(partitions.size()),
+      device_places_(partitions.size()),
       is_there_(chunks.size()) {
   for (std::size_t i = 0; i < tensors.size(); ++i) by_name_[tensors[i].name] = i;
 }
@@ -70,17 +72,40 @@ Result<void> ImageLoading::State::lay_order() {
 
 Result<void> ImageLoading::State::take_places() {
   for (std::size_t i = 0; i < partitions.size(); ++i) {
-    if (!is_wanted_[i] || partitions[i].bytes == 0) continue;
+    if (is_wanted_[i] && !options.devices.empty()) GANTRY_TRY(take_device_place(i));
+    if (!is_wanted_[i] || !options.devices.empty() || partitions[i].bytes == 0) continue;
     GANTRY_ASSIGN(places_[i],
                   take_memory(options.pool, image::up_to(partitions[i].bytes, kImageBorder)));
   }
   return {};
 }
 
+Result<void> ImageLoading::State::take_device_place(std::size_t partition) {
+  const std::size_t which = partition % options.devices.size();
+  if (options.devices[which] == nullptr)
+    return fail(Code::invalid_argument,
+                fmt::format("{}: device {} of LoadOptions::devices is null", path, which),
+                "open it, see Runtime::open_device()");
+  auto taken = copies_.take(options.devices[which], partitions[partition].bytes);
+  if (!taken)
+    return fail(taken.error().code,
+                fmt::format("{}: partition {}: {}", path, partition, taken.error().message),
+                taken.error().hint);
+  device_places_[partition] = *taken;
+  places_[partition].keep = taken->buffer;
+  if (taken->queue == nullptr) places_[partition].bytes = taken->buffer->host();
+  return {};
+}
+
 Result<void> ImageLoading::State::start() {
-  GANTRY_TRY(LoadJob::start(
-      {.file_io = options.file_io, .pool = options.pool, .workers = options.workers}, order_));
+  GANTRY_TRY(LoadJob::start({.file_io = options.file_io,
+                             .pool = options.pool,
+                             .workers = options.workers,
+                             .has_places = !copies_.is_needed(),
+                             .copies = copies_.is_needed() ? &copies_ : nullptr},
+                            order_));
   const std::lock_guard lock(mutex_);
+  if (copies_.is_needed()) report_.copied_from = copies_.copied_from();
   report_.workers = static_cast<unsigned>(workers.size());
   return {};
 }
@@ -91,27 +116,97 @@ std::optional<std::size_t> ImageLoading::State::take(std::size_t) {
   return order_[taken_++];
 }
 
-LoadMemory ImageLoading::State::place_of(std::size_t chunk, Bytes bytes) const {
+ImageLoading::State::Within ImageLoading::State::within(std::size_t chunk) const noexcept {
   std::size_t partition = 0;
   while (chunk >= partitions[partition].first_chunk + partitions[partition].chunks) ++partition;
-  const Bytes from = (chunk - partitions[partition].first_chunk) * kImageChunkBytes;
-  return {places_[partition].bytes.subspan(from, bytes), places_[partition].keep};
+  return {partition, (chunk - partitions[partition].first_chunk) * kImageChunkBytes};
 }
 
-Result<void> ImageLoading::State::there(std::size_t chunk, ConstByteSpan,
+LoadMemory ImageLoading::State::place_of(std::size_t chunk, Bytes bytes) const {
+  const auto [partition, offset] = within(chunk);
+  const LoadMemory& place = places_[partition];
+  if (place.bytes.empty()) return {};
+  return {place.bytes.subspan(offset, bytes), place.keep};
+}
+
+Result<void> ImageLoading::State::there(std::size_t chunk, ConstByteSpan raw,
                                         std::chrono::nanoseconds waited,
                                         std::chrono::nanoseconds unpacked) {
+  const bool is_copied = device_places_[within(chunk).partition].queue != nullptr;
+  if (is_copied) GANTRY_TRY(begin_copy(chunk, raw));
   {
     const std::lock_guard lock(mutex_);
-    is_there_[chunk] = true;  // L2
-    report_.raw_bytes += chunks[chunk].raw_bytes;
     report_.stored_bytes += chunks[chunk].stored_bytes;
     report_.waited += waited;
     report_.unpacked += unpacked;
-    if (++there_ == order_.size()) report_.elapsed = std::chrono::steady_clock::now() - began_;
+    if (!is_copied) is_there(chunk);
   }
   moved_.notify_all();
   return {};
+}
+
+// With the lock held.
+void ImageLoading::State::is_there(std::size_t chunk) {
+  is_there_[chunk] = true;  // L2
+  report_.raw_bytes += chunks[chunk].raw_bytes;
+  if (++there_ == order_.size()) report_.elapsed = std::chrono::steady_clock::now() - began_;
+}
+
+Result<void> ImageLoading::State::begin_copy(std::size_t chunk, ConstByteSpan raw) {
+  const auto [partition, offset] = within(chunk);
+  const DevicePlace& to = device_places_[partition];
+  const std::lock_guard lock(mutex_);
+  if (error_) return tl::unexpected(*error_);  // L3
+  auto copy = to.queue->copy_in(*to.buffer, offset, raw, keep_of(raw));
+  if (!copy) return at_chunk(chunk, copy.error());
+  copying_.push_back({chunk, *std::move(copy)});
+  return {};
+}
+
+// What a device that was given up may still read outlives the loading.
+KeepAlive ImageLoading::State::keep_of(ConstByteSpan raw) const noexcept {
+  for (const Worker& worker : workers)
+    for (const auto* some : {&worker.buffers, &worker.raw})
+      for (const LoadMemory& memory : *some)
+        if (memory.bytes.data() == raw.data()) return memory.keep;
+  return {};
+}
+
+Result<void> ImageLoading::State::settle(std::size_t chunk) {
+  const auto copy = [&] {
+    const std::lock_guard lock(mutex_);
+    return std::ranges::find(copying_, chunk, &Copy::chunk);
+  }();
+  if (copy == copying_.end()) return {};
+  const auto began = std::chrono::steady_clock::now();
+  if (const auto done = copy->event.wait(ends); !done) return not_copied(*copy, done.error());
+  const auto timing = copy->event.timing();
+  {
+    const std::lock_guard lock(mutex_);
+    report_.waited_for_bus += std::chrono::steady_clock::now() - began;
+    if (timing) report_.copied += timing->span();
+    report_.copied_bytes += chunks[chunk].raw_bytes;
+    copying_.erase(copy);
+    is_there(chunk);
+  }
+  moved_.notify_all();
+  return {};
+}
+
+// One that failed ends those behind it, of whichever worker; it is still among copying_.
+tl::unexpected<Error> ImageLoading::State::not_copied(const Copy& copy, const Error& why) {
+  const std::lock_guard lock(mutex_);
+  for (const Copy& first : copying_)
+    if (first.event.outcome() == Outcome::failed)
+      return at_chunk(first.chunk, first.event.wait().error());
+  return at_chunk(copy.chunk, why);
+}
+
+tl::unexpected<Error> ImageLoading::State::at_chunk(std::size_t chunk, const Error& why) const {
+  return fail(
+      why.code,
+      fmt::format("{}: {}", image::chunk_place(path, chunk, chunks[chunk].offset), why.message),
+      why.hint);
 }
 
 void ImageLoading::State::end(Error error) noexcept {
@@ -122,6 +217,7 @@ void ImageLoading::State::end(Error error) noexcept {
     report_.elapsed = std::chrono::steady_clock::now() - began_;
   }
   cancel_lanes();
+  copies_.cancel();
   moved_.notify_all();
 }
 
@@ -174,9 +270,14 @@ Result<LoadedTensor> ImageLoading::State::wait_for(std::string_view name, Deadli
                 "allow more time, or name it in LoadOptions::first");
   if (!is_whole()) return tl::unexpected(*error_);
   const LoadMemory& place = places_[tensor->partition];
-  return LoadedTensor{tensor->tensor,
-                      ConstByteSpan(place.bytes).subspan(tensor->offset, tensor->bytes),
-                      place.keep};
+  LoadedTensor loaded{.tensor = tensor->tensor,
+                      .bytes = {},
+                      .keep = place.keep,
+                      .buffer = device_places_[tensor->partition].buffer};
+  if (!place.bytes.empty())
+    loaded.bytes = ConstByteSpan(place.bytes).subspan(tensor->offset, tensor->bytes);
+  if (loaded.buffer != nullptr) loaded.offset = tensor->offset;
+  return loaded;
 }
 
 Result<void> ImageLoading::State::wait_for_all(Deadline deadline) {

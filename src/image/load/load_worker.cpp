@@ -28,7 +28,7 @@ Result<void> LoadWorker::work() {
       GANTRY_ASSIGN(const bool has_begun, begin_next());
       if (!has_begun) break;
     }
-    if (flights_.empty()) return {};
+    if (flights_.empty()) return settle();
     GANTRY_TRY(finish(flights_.front()));
     flights_.pop_front();
   }
@@ -63,7 +63,7 @@ Result<bool> LoadWorker::begin_next() {
   LoadMemory to;
   if (facts.coding.codec == Codec::none) to = job_.place_of(*chunk, bytes);
   if (to.bytes.empty()) {
-    to = own_.buffers[begun_++ % ahead_];
+    to = own_.buffers[begun_++ % own_.buffers.size()];
     to.bytes = to.bytes.first(bytes);
   }
   const Bytes piece = job_.piece_of(*chunk);
@@ -75,6 +75,7 @@ Result<bool> LoadWorker::begin_next() {
 
 Result<void> LoadWorker::finish(Flight& flight) {
   const ImageChunk& facts = job_.chunks[flight.chunk];
+  if (!own_.lane->is_over(flight.ticket)) GANTRY_TRY(settle());
   const auto began = Clock::now();
   auto read = own_.lane->wait(flight.ticket, job_.ends);
   while (read && flight.asked < flight.to.bytes.size()) {
@@ -87,12 +88,29 @@ Result<void> LoadWorker::finish(Flight& flight) {
                             read.error().message),
                 read.error().hint);
   const auto came = Clock::now();
+  GANTRY_ASSIGN(const ByteSpan raw, unpack(flight));
+  const auto unpacked = Clock::now();
+  GANTRY_TRY(settle());
+  GANTRY_TRY(job_.there(flight.chunk, raw, came - began, unpacked - came));
+  unsettled_ = flight.chunk;
+  return {};
+}
+
+// Returns where its raw bytes are.
+Result<ByteSpan> LoadWorker::unpack(const Flight& flight) {
+  const ImageChunk& facts = job_.chunks[flight.chunk];
   const ByteSpan stored = flight.to.bytes.first(flight.stored);
-  ByteSpan raw = job_.place_of(flight.chunk, facts.raw_bytes).bytes;
-  if (raw.empty())
-    raw = facts.coding.codec == Codec::none ? stored : own_.raw.bytes.first(facts.raw_bytes);
+  ByteSpan raw = stored;
+  if (facts.coding.codec != Codec::none) {
+    raw = job_.place_of(flight.chunk, facts.raw_bytes).bytes;
+    if (raw.empty()) raw = own_.raw[unpacked_++ % own_.raw.size()].bytes.first(facts.raw_bytes);
+  }
   GANTRY_TRY(image::unpack_chunk(decoder_, job_.path, flight.chunk, facts, stored, raw));
-  return job_.there(flight.chunk, raw, came - began, Clock::now() - came);
+  return raw;
+}
+
+Result<void> LoadWorker::settle() {
+  return unsettled_ ? job_.settle(*std::exchange(unsettled_, {})) : Result<void>{};
 }
 
 }  // namespace gantry

@@ -34,15 +34,19 @@ class LoadWorker {
   [[nodiscard]] Result<bool> begin_next();
   [[nodiscard]] Result<void> ask(Flight& flight);
   [[nodiscard]] Result<void> finish(Flight& flight);
+  [[nodiscard]] Result<ByteSpan> unpack(const Flight& flight);
+  [[nodiscard]] Result<void> settle();
   [[nodiscard]] Result<void> work();
 
   LoadJob& job_;
   const std::size_t number_;
   const std::size_t ahead_;
   const LoadJob::Worker& own_;
-  std::size_t begun_ = 0;
+  std::size_t begun_ = 0;     // that use a buffer
+  std::size_t unpacked_ = 0;  // that have no place
   bool gives_way_ = false;
   std::deque<Flight> flights_;
+  std::optional<std::size_t> unsettled_;  // chunk
   codec::Decoder decoder_;
 };
 

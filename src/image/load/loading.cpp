@@ -1,5 +1,7 @@
 #include <gantry/image/loading.hpp>
 
+#include <algorithm>
+
 #include "base/disown.hpp"
 #include "base/result.hpp"
 #include "image/load/load_state.hpp"
@@ -22,6 +24,23 @@ double gb_per_s(Bytes bytes, std::chrono::nanoseconds time) {
 
 }  // namespace
 
+std::string_view to_string(LoadBound bound) noexcept {
+  switch (bound) {
+    case LoadBound::disk:
+      return "the disk";
+    case LoadBound::unpacking:
+      return "unpacking";
+    case LoadBound::bus:
+      break;
+  }
+  return "the bus";
+}
+
+LoadBound LoadReport::bound() const noexcept {
+  if (waited_for_bus > std::max(waited, unpacked)) return LoadBound::bus;
+  return waited >= unpacked ? LoadBound::disk : LoadBound::unpacking;
+}
+
 std::string LoadReport::text() const {
   std::string text = fmt::format(
       "{:.1f} MiB in {:.3f} s, {:.2f} GB/s: {:.1f} MiB read {} at {:.2f} GB/s, unpacked and "
@@ -30,7 +49,11 @@ std::string LoadReport::text() const {
       static_cast<double>(raw_bytes) / (1 << 20), Seconds(elapsed).count(),
       gb_per_s(raw_bytes, elapsed), static_cast<double>(stored_bytes) / (1 << 20), way,
       gb_per_s(stored_bytes, elapsed), gb_per_s(raw_bytes, unpacked), workers);
-  return text + (waited >= unpacked ? "; the disk bounded it" : "; unpacking bounded it");
+  if (!copied_from.empty())
+    text += fmt::format(", {:.1f} MiB copied to devices at {:.2f} GB/s from {}",
+                        static_cast<double>(copied_bytes) / (1 << 20),
+                        gb_per_s(copied_bytes, copied), copied_from);
+  return fmt::format("{}; {} bounded it", text, to_string(bound()));
 }
 
 std::string LoadEstimate::text() const {

@@ -20,19 +20,8 @@ using namespace std::chrono_literals;
 using test::Content;
 using test::Data;
 using test::Folder;
+using test::large_content;
 using testing::HasSubstr;
-
-/// Tensors of several chunks and of parts of one, in two partitions.
-Content large_content() {
-  Content content;
-  content.add(test::tensor("embedding", types::bf16, {3000, 1024}));  // 5.9 MiB
-  content.add(test::tensor("layer.0.q", types::bf16, {511, 1023}));
-  content.add(test::tensor("nothing", types::f32, {0, 4}));
-  content.add(test::tensor("layer.0.k", types::f32, {1024, 2048}));  // 8 MiB
-  content.add(test::tensor("head", types::f32, {1000, 1111}, 1));
-  content.add(test::tensor("bias", types::u8, {3}, 1));
-  return content;
-}
 
 bool has_bytes_of(const LoadedTensor& loaded, const Data& data) {
   return loaded.bytes.size() == data.size() &&
