@@ -2,37 +2,20 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
-#include <sys/resource.h>
 
 #include <algorithm>
-#include <filesystem>
-#include <limits>
 
-#include "../support/process/process_group.hpp"
-#include "../support/process/program_guard.hpp"
 #include "../support/program/sizes.hpp"
 #include "../support/run/rounds.hpp"
-#include "disk_limit.hpp"
 #include "files.hpp"
 #include "keeping.hpp"
-#include "settings.hpp"
+#include "starts.hpp"
 
 namespace gantry::bench {
 namespace {
 
-constexpr Bytes kFiles = 3;      // of each size
-constexpr double kMemories = 2;  // tensors, and what they are copied or unpacked from
-constexpr unsigned kChoosingRounds = 3;
+constexpr double kMemories = 2;      // tensors, and what they are copied or unpacked from
 constexpr std::size_t kStarts = 21;  // of one worker, where nothing is loaded
-constexpr std::array kDirectReads = {DirectReads{Bytes{4} << 20, 4}, DirectReads{Bytes{4} << 20, 8},
-                                     DirectReads{Bytes{4} << 20, 32},
-                                     DirectReads{Bytes{1} << 20, 32}};
-
-double peak_bytes() noexcept {
-  rusage usage{};
-  ::getrusage(RUSAGE_SELF, &usage);
-  return static_cast<double>(usage.ru_maxrss) * 1024;
-}
 
 /// What a process is commanded to do: the number of Command::warmups.
 enum Order : std::uint64_t { kStart, kStartAndRead, kTellMemory, kStartOften };
@@ -68,14 +51,6 @@ Result<Answer> start_often(Loader& loader) {
   return answer;
 }
 
-void add(Series& series, double bytes, double wall_ns, const RoundFigures& figures) {
-  series.add(kLatencyP50, "ns", wall_ns);
-  series.add(kThroughput, "GB/s", bytes / wall_ns);
-  series.add(kCpuPerGb, "s/GB", figures.cpu_ns / bytes);
-  series.add(kCpuTime, "ns", figures.cpu_ns);
-  series.add(kPeakMemory, "B", figures.peak_bytes);
-}
-
 /// All cases of one set of files. Each start is a process that is forked for it.
 class Contest {
  public:
@@ -99,24 +74,15 @@ class Contest {
       kinds_.erase(direct);
       return skip_unless(false, report_, std::string(kDirect), name, file.error());
     }
-    std::array<std::vector<double>, kDirectReads.size()> times;
-    for (unsigned round = 0; round < kChoosingRounds; ++round)
-      for (std::size_t i = 0; i < times.size(); ++i) {
-        reads_ = kDirectReads[i];
-        const auto figures = start(*direct, name, nullptr);
-        if (!figures) return Unexpected(figures.error());
-        times[i].push_back(figures->p50_ns);
-      }
-    std::string text = "medians before the rounds";
-    double least = std::numeric_limits<double>::infinity();
-    for (std::size_t i = 0; i < times.size(); ++i) {
-      const double time = median(times[i]);
-      text +=
-          fmt::format("{} {} {}", i == 0 ? ":" : ",", to_string(kDirectReads[i]), time_text(time));
-      if (time < least) reads_ = kDirectReads[i];
-      least = std::min(least, time);
-    }
-    report_.chosen.push_back({name, std::string(kDirect), to_string(reads_) + "; " + text});
+    const auto chosen = gantry::bench::choose_reads(
+        name, kDirect, report_, [&](const DirectReads& reads) -> Result<double> {
+          reads_ = reads;
+          const auto figures = start(*direct, name, nullptr);
+          if (!figures) return Unexpected(figures.error());
+          return figures->p50_ns;
+        });
+    if (!chosen) return Unexpected(chosen.error());
+    reads_ = *chosen;
     return {};
   }
 
@@ -161,12 +127,8 @@ class Contest {
                     Series& series) {
     const auto figures = start(kind, name, limit);
     if (!figures) return Unexpected(figures.error());
-    add(series, static_cast<double>(weights_.bytes()), figures->p50_ns, *figures);
-    const auto is_this = [&](const Chosen& one) {
-      return one.case_name == name && one.subject == kind.name;
-    };
-    if (!figures->said.empty() && std::ranges::none_of(report_.chosen, is_this))
-      report_.chosen.push_back({name, std::string(kind.name), figures->said});
+    add_start(series, static_cast<double>(weights_.bytes()), figures->p50_ns, *figures);
+    note_choice(report_, name, kind.name, figures->said);
     return {};
   }
 
@@ -202,7 +164,7 @@ class Contest {
     if (kind.kept)
       if (auto added = add_keeper(group, party, *figures); !added) return added;
     group.dismiss();
-    add(series, workers * static_cast<double>(weights_.bytes()), wall, *figures);
+    add_start(series, workers * static_cast<double>(weights_.bytes()), wall, *figures);
     series.add(kUsableTime, "ns", figures->p50_ns);
     return {};
   }
@@ -223,29 +185,26 @@ class Contest {
                     unsigned workers, const DiskLimit* limit) const {
     const unsigned sharers = workers + (kind.kept ? 1 : 0);
     const Role role{fmt::format("{} of {}", kind.name, name), kAnyCpu,
-                    [&, sharers, limit](Link& link) { serve(link, kind, sharers, limit); }};
+                    [&, sharers, limit](Link& link) { load_for(link, kind, sharers, limit); }};
     const Party party{std::vector<Role>(workers, role)};
     if (auto added = group.add(party, MayFail::never); !added) return added;
     return group.await_ready();
   }
 
-  void serve(Link& link, const LoaderKind& kind, unsigned sharers, const DiskLimit* limit) const {
+  void load_for(Link& link, const LoaderKind& kind, unsigned sharers,
+                const DiskLimit* limit) const {
     const auto loader = kind.make(weights_, reads_);
-    auto ready = limit == nullptr ? Result<void>() : limit->join();
-    if (ready) ready = loader->prepare();
-    if (!ready) {
-      link.send(Answer::failure(to_string(ready.error())));
-      return;
-    }
-    obey_commands(link, [&](const Command& command) -> Result<Answer> {
-      if (command.warmups == kStartOften) return start_often(*loader);
-      if (command.warmups != kTellMemory)
-        return start_once(*loader, weights_, command.warmups == kStartAndRead);
-      Answer answer;
-      answer.kind = Answer::Kind::measured;
-      answer.peak_bytes = memory_share(sharers);
-      return answer;
-    });
+    serve(
+        link, limit, [&] { return loader->prepare(); },
+        [&](const Command& command) -> Result<Answer> {
+          if (command.warmups == kStartOften) return start_often(*loader);
+          if (command.warmups != kTellMemory)
+            return start_once(*loader, weights_, command.warmups == kStartAndRead);
+          Answer answer;
+          answer.kind = Answer::Kind::measured;
+          answer.peak_bytes = memory_share(sharers);
+          return answer;
+        });
   }
 
   const Weights& weights_;
@@ -256,42 +215,6 @@ class Contest {
   std::vector<LoaderKind> keep_kinds_ = gantry::bench::keep_kinds();
   DirectReads reads_;
 };
-
-/// A folder for files that large, which goes whatever becomes of this process.
-Result<std::pair<ScratchDirectory, ProgramGuard>> make_folder(Bytes bytes) {
-  auto folder = ScratchDirectory::create();
-  if (!folder) return Unexpected(folder.error());
-  auto guard = ProgramGuard::start({.leftovers = {folder->path()}});
-  if (!guard) return Unexpected(guard.error());
-  std::error_code failed;
-  const auto space = std::filesystem::space(folder->path(), failed);
-  if (!failed && space.available >= kFiles * bytes)
-    return std::pair(*std::move(folder), *std::move(guard));
-  return Unexpected({Code::system,
-                     fmt::format("{}: its disk lacks room for three files of {}", folder->path(),
-                                 format_size(bytes)),
-                     "choose smaller --sizes, or set TMPDIR to a folder of another disk"});
-}
-
-/// Each disk that is wanted and can be had.
-Result<void> run_disks(const Settings& settings, const Shape& shape, Bytes bytes,
-                       const std::string& folder, Contest& contest, cli::Progress& progress,
-                       Report& report) {
-  if (auto chosen = contest.choose_reads(case_of(shape, bytes, kAsIs)); !chosen) return chosen;
-  for (const Disk& disk : {kAsIs, kOneGb, kHalfGb}) {
-    if (std::ranges::find(settings.disks, disk.name) == settings.disks.end()) continue;
-    const std::string name = case_of(shape, bytes, disk);
-    const bool is_held = disk.bytes_per_second != 0;
-    const auto limit = is_held ? DiskLimit::create(folder, disk.bytes_per_second)
-                               : Result<DiskLimit>(Unexpected(Error{}));
-    if (is_held && !limit) {
-      report.skipped.push_back({name, to_string(limit.error())});
-      continue;
-    }
-    if (auto ran = contest.run(name, is_held ? &*limit : nullptr, progress); !ran) return ran;
-  }
-  return {};
-}
 
 Result<void> run_workers(Bytes bytes, Contest& contest, cli::Progress& progress) {
   for (const unsigned workers : kKeepWorkers)
@@ -304,13 +227,17 @@ Result<void> run_shape(const Settings& settings, const Shape& shape, Bytes bytes
                        int interrupt_descriptor, cli::Progress& progress, Report& report) {
   const auto folder = make_folder(bytes);
   if (!folder) return Unexpected(folder.error());
-  progress.step(case_of(shape, bytes, kAsIs) + ": making it");
+  progress.step(case_of(shape.case_name, bytes, kAsIs) + ": making it");
   const std::string& path = folder->first.path();
   const auto weights = Weights::make(path, bytes, shape.tensors, interrupt_descriptor);
   if (!weights) return Unexpected(weights.error());
   Contest contest(settings, *weights, interrupt_descriptor, report);
   if (shape.case_name == kKeep.case_name) return run_workers(bytes, contest, progress);
-  return run_disks(settings, shape, bytes, path, contest, progress, report);
+  const auto name_of = [&](const Disk& disk) { return case_of(shape.case_name, bytes, disk); };
+  if (auto chosen = contest.choose_reads(name_of(kAsIs)); !chosen) return chosen;
+  return run_disks(settings, path, report, name_of, [&](const Disk& disk, const DiskLimit* limit) {
+    return contest.run(name_of(disk), limit, progress);
+  });
 }
 
 }  // namespace

@@ -70,20 +70,21 @@ void add_findings(Report& report, const Settings& settings) {
                            const Bar& bar) { ratios.in_case(name, over, under, bar, kThroughput); };
   for (const Bytes bytes : settings.common.sizes) {
     for (const unsigned workers : kKeepWorkers) add_keep_findings(report, ratios, bytes, workers);
-    const std::string large = case_of(kLarge, bytes, kAsIs);
-    const std::string small = case_of(kSmall, bytes, kAsIs);
+    const std::string large = case_of(kLarge.case_name, bytes, kAsIs);
+    const std::string small = case_of(kSmall.case_name, bytes, kAsIs);
     in_case(large, kPlain, kDirect, Bar::at_least(0.95));
     in_case(large, kPlain, kMmap, Bar::at_least(1.25));
     in_case(small, kPlain, kTorchLike, Bar::at_least(3));
     ratios.of_cases(small, large, kPlain, Bar::at_least(0.9), kThroughput);
     for (const Shape& shape : {kLarge, kSmall}) {
-      const std::string held = case_of(shape, bytes, kOneGb);
-      in_case(case_of(shape, bytes, kAsIs), kAuto, kPlain, Bar::at_least(0.95));
+      const std::string held = case_of(shape.case_name, bytes, kOneGb);
+      in_case(case_of(shape.case_name, bytes, kAsIs), kAuto, kPlain, Bar::at_least(0.95));
       in_case(held, kCompressed, kPlain, Bar::at_least(1.3));
       in_case(held, kAuto, kPlain, Bar::at_least(1.3));
       in_case(held, kPlain, kDirect, Bar::none());
       for (const Disk& disk : {kOneGb, kHalfGb})  // whether it was held, but for a first burst
-        if (const Row* const row = report.find(case_of(shape, bytes, disk), kDirect, kThroughput))
+        if (const Row* const row =
+                report.find(case_of(shape.case_name, bytes, disk), kDirect, kThroughput))
           ratios.figure(row->case_name + ": GB/s of limit/o-direct", row->summary.value,
                         Bar::at_most(1.25 * static_cast<double>(disk.bytes_per_second) / 1e9));
     }

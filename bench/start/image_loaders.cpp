@@ -4,19 +4,14 @@
 
 #include <array>
 #include <gantry/image/loading.hpp>
-#include <gantry/runtime.hpp>
 #include <optional>
 
 #include "../support/report/statistics.hpp"
 #include "loaders.hpp"
+#include "starts.hpp"
 
 namespace gantry::bench {
 namespace {
-
-Result<std::shared_ptr<FileIo>> best_file_io() {
-  auto io = make_file_io("io_uring");
-  return io ? io : make_plain_file_io(to_string(io.error()));
-}
 
 class ImageLoader : public Loader {
  public:

@@ -1,48 +1,16 @@
 // What no loader can beat: the disk alone, and unpacking alone.
 
-#include <fcntl.h>
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <atomic>
-#include <functional>
 #include <gantry/image.hpp>
 #include <gantry/memory.hpp>
-#include <thread>
 
-#include "../support/program/sizes.hpp"
 #include "../support/system/cpus.hpp"
-#include "files.hpp"
 #include "loaders.hpp"
 
 namespace gantry::bench {
 namespace {
-
-/// Memory as load_image() takes it.
-Result<Region> loading_memory(Bytes bytes) {
-  return Region::create(bytes, "gantry-bench-start", {.shareable = false});
-}
-
-using DoPart = std::function<Result<void>(std::size_t thread, std::size_t part)>;
-
-/// Has so many threads take the next part, from 0 on, until all are done. Who fails takes no more.
-Result<void> share_out(std::size_t threads, std::size_t parts, const DoPart& do_part) {
-  std::atomic<std::size_t> next{0};
-  std::vector<Result<void>> ends(threads);
-  const auto work = [&](std::size_t thread) {
-    // relaxed: join() orders what the parts did before what follows.
-    for (std::size_t part = 0; ends[thread] && part < parts;) {
-      part = next.fetch_add(1, std::memory_order_relaxed);
-      if (part < parts) ends[thread] = do_part(thread, part);
-    }
-  };
-  {
-    std::vector<std::jthread> team;
-    for (std::size_t thread = 0; thread < threads; ++thread) team.emplace_back(work, thread);
-  }
-  const auto failed = std::ranges::find_if(ends, [](const auto& end) { return !end; });
-  return failed == ends.end() ? Result<void>() : *failed;
-}
 
 /// The whole file past the page cache into one buffer, a thread for each read under way.
 class DirectLoader final : public Loader {
@@ -51,18 +19,11 @@ class DirectLoader final : public Loader {
       : weights_(weights), reads_(reads) {}
 
   Result<void> load() override {
-    const auto file = open_to_read(weights_.path(WeightFile::safetensors), O_DIRECT);
-    if (!file) return Unexpected(file.error());
-    const std::size_t parts = (weights_.file_bytes() + reads_.bytes - 1) / reads_.bytes;
-    auto memory = loading_memory(weights_.file_bytes());
+    auto memory = fresh_memory(weights_.file_bytes());
     if (!memory) return Unexpected(memory.error());
     memory_ = *std::move(memory);
-    return share_out(std::min<std::size_t>(reads_.depth, parts), parts,
-                     [&](std::size_t, std::size_t part) {
-                       const Bytes at = part * reads_.bytes;
-                       const Bytes size = std::min(reads_.bytes, weights_.file_bytes() - at);
-                       return read_at(*file, at, {memory_.data() + at, size});
-                     });
+    return read_directly(weights_.path(WeightFile::safetensors), reads_,
+                         {memory_.data(), weights_.file_bytes()});
   }
   ConstByteSpan tensor(std::size_t index) const override {
     const WeightTensor& tensor = weights_.tensors()[index];
@@ -91,7 +52,7 @@ class DecodeLoader final : public Loader {
       if (!image) return Unexpected(image.error());
       images_.push_back(*std::move(image));
     }
-    auto memory = loading_memory(images_.front().partitions().front().bytes);
+    auto memory = fresh_memory(images_.front().partitions().front().bytes);
     if (!memory) return Unexpected(memory.error());
     memory_ = *std::move(memory);
     if (auto touched = memory_.touch(0, memory_.size()); !touched) return touched;
@@ -118,10 +79,6 @@ class DecodeLoader final : public Loader {
 };
 
 }  // namespace
-
-std::string to_string(const DirectReads& reads) {
-  return fmt::format("{} x {}", format_size(reads.bytes), reads.depth);
-}
 
 std::vector<LoaderKind> limit_kinds() {
   using enum WeightFile;

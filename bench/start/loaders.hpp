@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "direct_reads.hpp"
 #include "weights.hpp"
 
 namespace gantry::bench {
@@ -19,15 +20,7 @@ inline constexpr std::string_view kAttachHuge = "gantry/attach-2MiB";
 inline constexpr std::string_view kMmap = "safetensors-mmap";
 inline constexpr std::string_view kReadCopy = "read-copy";
 inline constexpr std::string_view kTorchLike = "torch-like";
-inline constexpr std::string_view kDirect = "limit/o-direct";
 inline constexpr std::string_view kDecode = "limit/decode";
-
-/// How limit/o-direct reads.
-struct DirectReads {
-  Bytes bytes = Bytes{4} << 20;  ///< Of one.
-  unsigned depth = 8;            ///< Reads at once.
-};
-[[nodiscard]] std::string to_string(const DirectReads& reads);  ///< "4 MiB x 8".
 
 /// Brings all tensors into memory of its process, which is fresh, once.
 class Loader {

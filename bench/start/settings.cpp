@@ -73,8 +73,8 @@ bool Settings::wants(std::string_view subject) const noexcept {
   return is_named(subjects, subject);
 }
 
-std::string case_of(const Shape& shape, Bytes bytes, const Disk& disk) {
-  const std::string name = fmt::format("{}/{}", shape.case_name, format_size(bytes));
+std::string case_of(std::string_view what, Bytes bytes, const Disk& disk) {
+  const std::string name = fmt::format("{}/{}", what, format_size(bytes));
   return disk.bytes_per_second == 0 ? name : fmt::format("{}@{}", name, disk.name);
 }
 

@@ -40,7 +40,7 @@ inline constexpr Disk kOneGb{"1GB/s", 1'000'000'000};
 inline constexpr Disk kHalfGb{"0.5GB/s", 500'000'000};
 
 /// "weights/large/1 GiB", "weights/large/1 GiB@1GB/s".
-[[nodiscard]] std::string case_of(const Shape& shape, Bytes bytes, const Disk& disk);
+[[nodiscard]] std::string case_of(std::string_view what, Bytes bytes, const Disk& disk);
 /// "keep/1 GiB/2 workers".
 [[nodiscard]] std::string case_of(Bytes bytes, unsigned workers);
 
