@@ -9,6 +9,7 @@
 #include "../support/run/rounds.hpp"
 #include "files.hpp"
 #include "keeping.hpp"
+#include "restore/contest.hpp"
 #include "starts.hpp"
 
 namespace gantry::bench {
@@ -249,17 +250,23 @@ Result<void> run_contest(const Settings& settings, int interrupt_descriptor, Rep
   if (!sizes) return Unexpected(sizes.error());
   std::vector<Shape> shapes = {kLarge, kSmall, kKeep};
   std::erase_if(shapes, [&](const Shape& one) { return !settings.wants_case(one.case_name); });
-  std::size_t steps = 0;
+  const std::vector<Contents> contents = wanted_contents(settings);
+  std::size_t steps = contents.size() * (1 + settings.disks.size() * settings.common.rounds);
   for (const Shape& shape : shapes) {
     const bool is_kept = shape.case_name == kKeep.case_name;
     steps += 1 + (is_kept ? kKeepWorkers.size() : settings.disks.size()) * settings.common.rounds;
   }
   cli::Progress progress("bench " + report.bench, sizes->size() * steps);
-  for (const Bytes bytes : *sizes)
+  for (const Bytes bytes : *sizes) {
     for (const Shape& shape : shapes)
       if (auto ran = run_shape(settings, shape, bytes, interrupt_descriptor, progress, report);
           !ran)
         return ran;
+    for (const Contents& one : contents)
+      if (auto ran = run_restore(settings, one, bytes, interrupt_descriptor, progress, report);
+          !ran)
+        return ran;
+  }
   return {};
 }
 

@@ -4,6 +4,7 @@
 
 #include "../support/report/findings.hpp"
 #include "loaders.hpp"
+#include "restore/contest.hpp"
 #include "settings.hpp"
 
 namespace gantry::bench {
@@ -89,6 +90,7 @@ void add_findings(Report& report, const Settings& settings) {
                         Bar::at_most(1.25 * static_cast<double>(disk.bytes_per_second) / 1e9));
     }
   }
+  add_restore_findings(report);
 }
 
 std::string to_text(const Settings&, const Report& report) {
@@ -96,9 +98,11 @@ std::string to_text(const Settings&, const Report& report) {
   std::string case_name;
   for (const Row& row : report.rows) {
     if (row.metric != kLatencyP50) continue;
-    if (row.case_name != case_name) text += fmt::format("\n{}", heading(report, row.case_name));
+    const bool restored = is_restore(row.case_name);
+    if (row.case_name != case_name)
+      text += "\n" + (restored ? restore_heading(row.case_name) : heading(report, row.case_name));
     case_name = row.case_name;
-    text += subject_line(report, row);
+    text += restored ? restore_line(report, row) : subject_line(report, row);
   }
   return text + chosen_lines(report) + skipped_lines(report) + findings_text(report);
 }

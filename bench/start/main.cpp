@@ -1,4 +1,4 @@
-// gantry bench start: how weights come from a cold file into the memory of a process that starts.
+// gantry bench start: how weights, or a memory, come from a cold file to a process that starts.
 
 #include "../support/program/program.hpp"
 #include "settings.hpp"

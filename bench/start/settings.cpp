@@ -3,10 +3,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 
 #include "../support/program/choices.hpp"
 #include "../support/program/sizes.hpp"
 #include "loaders.hpp"
+#include "restore/restorers.hpp"
 
 namespace gantry::bench {
 namespace {
@@ -20,6 +22,7 @@ bool is_named(const std::vector<std::string>& words, std::string_view name) {
 Result<std::vector<std::string>> parse_cases(const std::string& text) {
   std::vector<std::string> names;
   for (const Shape& shape : {kLarge, kSmall, kKeep}) names.emplace_back(shape.case_name);
+  for (const Contents& contents : kContents) names.emplace_back(contents.case_name);
   return named_subjects(text, names, "case");
 }
 
@@ -27,7 +30,14 @@ Result<std::vector<std::string>> parse_subjects(const std::string& text) {
   std::vector<std::string> names;
   for (const auto& kinds : {loader_kinds(), attach_kinds()})
     for (const LoaderKind& kind : kinds) names.emplace_back(kind.name);
+  for (const RestorerKind& kind : restorer_kinds()) names.emplace_back(kind.name);
   return named_subjects(text, names);
+}
+
+Result<std::string> parse_guest(const std::string& path) {
+  if (path.empty() || std::filesystem::is_regular_file(path)) return path;
+  return Unexpected({Code::invalid_argument, fmt::format("'{}' is no file", path),
+                     "name one that has a guest's memory"});
 }
 
 }  // namespace
@@ -35,20 +45,19 @@ Result<std::vector<std::string>> parse_subjects(const std::string& text) {
 Manual manual(Settings& settings) {
   return {
       .description =
-          "Times how weights come from a cold file into the memory of a process that starts: from "
-          "Gantry's images, packed and not, from a safetensors file as programs read it, and as "
-          "quickly as the disk gives them.",
+          "Times how weights, or a memory that was saved, come from a cold file into the memory of "
+          "a "
+          "process that starts: from Gantry's images, packed and not, as programs read them "
+          "otherwise, and as quickly as the disk gives them.",
       .notes =
-          "Each start is a process of its own. In weights its file is dropped from the page "
-          "cache,\n"
-          "which mincore() confirms, and every byte is compared with what was made, outside the "
-          "timed\n"
-          "part. In keep 1 to 8 workers load from the page cache, or attach what another process "
-          "keeps,\n"
-          "and read everything. Files go to $TMPDIR, three times the size. --disk 1GB/s and "
-          "0.5GB/s\n"
-          "are a control group's, and take root. There are no --peers: what this is compared with "
-          "is always there.\n\n"
+          "Each start is a process of its own. In weights its file is dropped from the page\n"
+          "cache, which mincore() confirms, and every byte is compared with what was made,\n"
+          "outside the timed part. In keep 1 to 8 workers load from the page cache, or\n"
+          "attach what another process keeps, and read everything. In restore a memory that\n"
+          "was saved comes back; timed is until a tenth of its pages was read, in an order\n"
+          "of its own. Files go to $TMPDIR, three times the size. --disk 1GB/s and 0.5GB/s\n"
+          "are a control group's, and take root. There are no --peers: what this is\n"
+          "compared with is always there.\n\n"
           "Example: gantry bench start --cases weights/small --sizes 4G --json > start.json",
       .sizes = "1G",
       .quick_sizes = "128M",
@@ -56,13 +65,15 @@ Manual manual(Settings& settings) {
       .quick_rounds = 3,
       .sized = "Weights'",
       .own = {
-          option_into(settings.cases, "--cases", "Cases or families of them: weights, keep", "all",
-                      "all", parse_cases),
+          option_into(settings.cases, "--cases", "Cases or families of them: weights, restore",
+                      "all", "all", parse_cases),
           option_into(settings.subjects, "--subjects", "Subjects or families of them: gantry,limit",
                       "all", "all", parse_subjects),
           choice_into(
               settings.disks, "--disk", "disk",
-              {std::string(kAsIs.name), std::string(kOneGb.name), std::string(kHalfGb.name)})}};
+              {std::string(kAsIs.name), std::string(kOneGb.name), std::string(kHalfGb.name)}),
+          option_into(settings.guest, "--guest",
+                      "A file that is a guest's memory, for restore/guest", "", "", parse_guest)}};
 }
 
 bool Settings::wants_case(std::string_view name) const noexcept {

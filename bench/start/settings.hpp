@@ -14,6 +14,7 @@ struct Settings {
   std::vector<std::string> cases;     ///< None: all.
   std::vector<std::string> subjects;  ///< None: all.
   std::vector<std::string> disks;
+  std::string guest;  ///< A file that is a guest's memory; "": there is none.
 
   [[nodiscard]] bool wants_case(std::string_view name) const noexcept;
   [[nodiscard]] bool wants(std::string_view subject) const noexcept;
@@ -52,6 +53,13 @@ inline constexpr Disk kHalfGb{"0.5GB/s", 500'000'000};
 inline constexpr std::string_view kCpuTime = "cpu_time";        ///< Of all threads, in ns.
 inline constexpr std::string_view kPeakMemory = "peak_memory";  ///< Of the process, in bytes.
 inline constexpr std::string_view kUsableTime = "usable_time";  ///< Until a worker has it, in ns.
+// Of a memory that was saved.
+inline constexpr std::string_view kAllTime = "all_time";         ///< Until all was read, in ns.
+inline constexpr std::string_view kAllCpuTime = "all_cpu_time";  ///< The same of all threads.
+inline constexpr std::string_view kTouchP50 = "touch_p50";       ///< Of a page out of turn, in ns.
+inline constexpr std::string_view kTouchP99 = "touch_p99";
+inline constexpr std::string_view kStoredBytes = "stored_bytes";    ///< Of its image.
+inline constexpr std::string_view kNonzeroBytes = "nonzero_bytes";  ///< Of its other pages.
 
 /// Runs every case. Errors: a start that failed or gave other bytes, a file that cannot be made
 /// cold, `interrupted`. A disk that cannot be held, and limit/o-direct where there is no such

@@ -20,6 +20,10 @@ Result<Mapping> Mapping::resident(Bytes size) {
   return create("mapping", size, MAP_PRIVATE | MAP_ANONYMOUS | MAP_POPULATE, -1);
 }
 
+Result<Mapping> Mapping::untouched(Bytes size) {
+  return create("mapping", size, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1);
+}
+
 Result<Mapping> Mapping::shared(Bytes size) {
   auto mapping = create("shared memory", size, MAP_SHARED | MAP_ANONYMOUS, -1);
   if (mapping) ::madvise(mapping->bytes().data(), size, MADV_HUGEPAGE);

@@ -18,6 +18,8 @@ class Mapping {
 
   /// Private memory, its pages present.
   [[nodiscard]] static Result<Mapping> resident(Bytes size);
+  /// Private memory, none of whose pages is there.
+  [[nodiscard]] static Result<Mapping> untouched(Bytes size);
   /// Zeroed memory that this process and those it forks share; in huge pages where there are any,
   /// as Gantry does with its own.
   [[nodiscard]] static Result<Mapping> shared(Bytes size);
