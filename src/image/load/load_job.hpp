@@ -47,6 +47,12 @@ class LoadJob {
   /// The most of this chunk that is under way at a time, of one chunk of a worker then, so that who
   /// reads beside it waits for little; 0: as much as serves the disk.
   [[nodiscard]] virtual Bytes piece_of(std::size_t) const { return 0; }
+  /// True: a chunk's bytes come by frame(), which compares their CRC, and there() has none of them.
+  [[nodiscard]] virtual bool takes_frames() const { return false; }
+  /// Raw bytes from `from` of the chunk on; valid during the call.
+  [[nodiscard]] virtual Result<void> frame(std::size_t /*chunk*/, Bytes /*from*/, ConstByteSpan) {
+    return {};
+  }
   /// Waits for what there() has left under way. Its worker calls it before it calls there() again,
   /// and before it waits for anything else; until then the bytes stay.
   [[nodiscard]] virtual Result<void> settle(std::size_t /*chunk*/) { return {}; }

@@ -101,6 +101,15 @@ Result<ByteSpan> LoadWorker::unpack(const Flight& flight) {
   const ImageChunk& facts = job_.chunks[flight.chunk];
   const ByteSpan stored = flight.to.bytes.first(flight.stored);
   ByteSpan raw = stored;
+  if (job_.takes_frames()) {
+    const ByteSpan memory = own_.raw.empty() ? ByteSpan() : own_.raw.front().bytes;
+    const auto take = [&](Bytes from, ConstByteSpan frame) {
+      return job_.frame(flight.chunk, from, frame);
+    };
+    GANTRY_TRY(
+        image::unpack_frames(decoder_, job_.path, flight.chunk, facts, stored, memory, take));
+    return ByteSpan();
+  }
   if (facts.coding.codec != Codec::none) {
     raw = job_.place_of(flight.chunk, facts.raw_bytes).bytes;
     if (raw.empty()) raw = own_.raw[unpacked_++ % own_.raw.size()].bytes.first(facts.raw_bytes);

@@ -119,7 +119,7 @@ TEST_F(HostileSnapshots, WhoeverSleepsOnAPageThatNeverComesIsWokenBySigbus) {
             SIGBUS);
 }
 
-// The chunk is as it was packed, and would be loaded: a page alone is checked by its own CRC.
+// The chunk is as it was packed: each page is checked by a CRC of its own.
 TEST_F(HostileSnapshots, APageOutOfTurnThatIsNotTheOneThatWasSavedIsSigbus) {
   if (no_busy_fork() != nullptr) GTEST_SKIP() << no_busy_fork();
   save_numbered(3 * kChunkPages);
@@ -147,7 +147,8 @@ TEST_F(HostileSnapshots, APageOutOfTurnThatIsNotTheOneThatWasSavedIsSigbus) {
               }),
               SIGBUS)
         << page;
-  EXPECT_TRUE(Snapshot::restore(changed, {.lazy = Lazy::no}));
+  EXPECT_THAT(Snapshot::restore(changed, {.lazy = Lazy::no}).error().message,
+              HasSubstr("chunk 3 (offset"));
 }
 
 // save() makes smaller ones.

@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "base/block_signals.hpp"
-#include "base/crc32c.hpp"
 #include "base/result.hpp"
 #include "base/thread_urgency.hpp"
 #include "base/worker_thread.hpp"
@@ -49,9 +48,9 @@ void PageFetcher::join() noexcept {
 }
 
 Result<void> PageFetcher::run() {
+  GANTRY_TRY(fetch_until(Until::working_set));
   GANTRY_TRY(read_heads());
-  for (bool found = true; found;) GANTRY_TRY(fetch_urgent(true, found));
-  return {};
+  return fetch_until(Until::all);
 }
 
 // Whoever waits goes first.
@@ -61,17 +60,19 @@ Result<void> PageFetcher::read_heads() {
     if (!is_packed(loader_.chunks[chunk])) continue;
     some.push_back({chunk, 0});
     if (some.size() < kAtATime) continue;
-    for (bool found = true; found;) GANTRY_TRY(fetch_urgent(false, found));
+    GANTRY_TRY(fetch_until(Until::now));
     GANTRY_TRY(need_heads(some));
     some.clear();
   }
   return need_heads(some);
 }
 
-Result<void> PageFetcher::fetch_urgent(bool may_wait, bool& found) {
-  const auto grains = loader_.take_urgent(kAtATime, may_wait);
-  found = !grains.empty();
-  return fetch(grains);
+Result<void> PageFetcher::fetch_until(Until until) {
+  for (;;) {
+    const auto grains = loader_.take_urgent(kAtATime, until);
+    if (grains.empty()) return {};
+    GANTRY_TRY(fetch(grains));
+  }
 }
 
 tl::unexpected<Error> PageFetcher::bad(const Error& error, std::size_t chunk) const {
@@ -157,23 +158,7 @@ Result<void> PageFetcher::unpack(const Read& read, ConstByteSpan stored) {
       return bad(done.error(), first.chunk);
     raw = into;
   }
-  GANTRY_TRY(check_pages(first, raw));
   return loader_.fetched(first, raw, read.into.size());
-}
-
-Result<void> PageFetcher::check_pages(Grain first, ConstByteSpan raw) const {
-  for (Grain grain = first; !raw.empty(); ++grain.index)
-    for (const std::uint32_t wanted : loader_.crcs_of(grain)) {
-      if (const std::uint32_t crc = crc32c(raw.first(kPageBytes)); crc != wanted)
-        return bad(
-            {Code::invalid_argument,
-             fmt::format("a page is not the one that was saved: its CRC is {:08x}, not {:08x}", crc,
-                         wanted),
-             {}},
-            first.chunk);
-      raw = raw.subspan(kPageBytes);
-    }
-  return {};
 }
 
 }  // namespace gantry::snapshot

@@ -18,7 +18,10 @@ struct Grain {
   friend bool operator==(const Grain&, const Grain&) = default;
 };
 
-/// A thread that reads the frame of a grain alone, beside the workers, and checks its pages. While
+/// Until what has come somebody waits for the next grain to fetch.
+enum class Until : std::uint8_t { now, working_set, all };
+
+/// A thread that reads the frame of a grain alone, beside the workers. While
 /// nobody waits for anything it reads where the frames of packed chunks lie.
 class PageFetcher {
  public:
@@ -39,13 +42,12 @@ class PageFetcher {
   };
   [[nodiscard]] Result<void> run();
   [[nodiscard]] Result<void> read_heads();
-  [[nodiscard]] Result<void> fetch_urgent(bool may_wait, bool& found);
+  [[nodiscard]] Result<void> fetch_until(Until until);
   [[nodiscard]] Result<void> fetch(std::span<const Grain> grains);
   [[nodiscard]] Result<void> need_heads(std::span<const Grain> grains);
   [[nodiscard]] Result<Read> begin(Grain grain, Bytes from, Bytes bytes, std::size_t slot);
   [[nodiscard]] Result<ConstByteSpan> finish(const Read& read);
   [[nodiscard]] Result<void> unpack(const Read& read, ConstByteSpan stored);
-  [[nodiscard]] Result<void> check_pages(Grain first, ConstByteSpan raw) const;
   [[nodiscard]] tl::unexpected<Error> bad(const Error& error, std::size_t chunk) const;
 
   PageLoader& loader_;

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 
+#include "base/crc32c.hpp"
 #include "base/event.hpp"
 #include "base/result.hpp"
 #include "image/snapshot/tables.hpp"
+#include "image/tables.hpp"
 
 namespace gantry::snapshot {
 namespace {
@@ -35,7 +37,7 @@ PageLoader::PageLoader(const Image& image, const Memory& memory, PageMap map,
       first_grain_.push_back(grains_);
       grains_ += grains_of(chunks[order_.back()]);
     }
-    if (part == Part::first) first_grains_ = grains_;
+    if (part == Part::first) first_grains_ = grains_, first_chunks_ = order_.size();
   }
   states_ = std::vector<std::atomic<std::uint8_t>>(grains_);
   report_.bytes = memory.pages() * kPageBytes;
@@ -78,12 +80,18 @@ void PageLoader::stop() noexcept {
   cancel_lanes();
   if (fetcher_) fetcher_->cancel();
   urged_.notify_all();
+  spared_.notify_all();
   join();
   if (fetcher_) fetcher_->join();
 }
 
-std::optional<std::size_t> PageLoader::take(std::size_t) {
-  const std::lock_guard lock(mutex_);
+// Of the working set, which is read deeply, a CPU has work enough with one worker.
+std::optional<std::size_t> PageLoader::take(std::size_t worker) {
+  std::unique_lock lock(mutex_);
+  const bool is_spare =
+      faults_ != nullptr && options_.workers == 0 && worker >= (workers.size() + 1) / 2;
+  while (is_spare && next_ < first_chunks_ && !has_ended_) spared_.wait(lock);
+  if (next_ == first_chunks_) spared_.notify_all();
   if (has_ended_ || next_ == order_.size()) return std::nullopt;  // P4
   return order_[next_++];
 }
@@ -116,15 +124,25 @@ std::atomic<std::uint8_t>& PageLoader::state_of(Grain grain) noexcept {
   return states_[first_grain_[grain.chunk - order_.front()] + grain.index];
 }
 
-std::span<const std::uint32_t> PageLoader::crcs_of(Grain grain) const noexcept {
-  const PageMap::Place place = place_of_grain(grain);
-  const std::uint64_t before = place.part == Part::first ? 0 : map_.pages_of(Part::first);
-  return std::span(crcs_).subspan(before + place.at, pages_of(grain));
-}
-
 bool PageLoader::claim(Grain grain) noexcept {
   if (has_ended_) return false;                                 // P4
   return (state_of(grain).fetch_or(kClaimed) & kClaimed) == 0;  // P1
+}
+
+Result<void> PageLoader::check_pages(Grain grain, ConstByteSpan raw) const {
+  const PageMap::Place place = place_of_grain(grain);
+  const std::uint64_t before = place.part == Part::first ? 0 : map_.pages_of(Part::first);
+  for (std::uint64_t i = 0; i < pages_of(grain); ++i) {
+    const std::uint32_t crc = crc32c(raw.subspan(i * kPageBytes, kPageBytes));
+    if (const std::uint32_t wanted = crcs_[before + place.at + i]; crc != wanted)
+      return fail(Code::invalid_argument,
+                  fmt::format("{}: a page is not the one that was saved: its CRC is {:08x}, not "
+                              "{:08x}",
+                              image::chunk_place(path, grain.chunk, chunks[grain.chunk].offset),
+                              crc, wanted),
+                  "copy it again from where it came, or save it anew");
+  }
+  return {};
 }
 
 Result<void> PageLoader::make_pages(Grain grain, ConstByteSpan raw) {
@@ -162,11 +180,13 @@ Result<void> PageLoader::mark(Grain grain) {
   Result<void> mapped;
   for (const std::uint64_t page : woken)
     if (mapped) mapped = faults_->map(page * kPageBytes, kPageBytes);
-  if (has_first || has_all) moved_.notify_all();
+  if (has_first || has_all) {
+    moved_.notify_all();
+    urged_.notify_all();
+  }
   if (!has_all) return mapped;
   // When all is there the watching may have ended meanwhile: whoever waits was woken by that.
   if (over_ >= 0) ring(over_);
-  urged_.notify_all();
   return {};
 }
 
@@ -176,19 +196,22 @@ Result<void> PageLoader::make(Grain first, ConstByteSpan raw) {
     const ConstByteSpan bytes = raw.first(pages_of(grain) * kPageBytes);
     raw = raw.subspan(bytes.size());
     if (!claim(grain)) continue;
+    GANTRY_TRY(check_pages(grain, bytes));
     GANTRY_TRY(make_pages(grain, bytes));
     GANTRY_TRY(mark(grain));
   }
   return {};
 }
 
-Result<void> PageLoader::there(std::size_t chunk, ConstByteSpan raw, std::chrono::nanoseconds,
+Result<void> PageLoader::frame(std::size_t chunk, Bytes from, ConstByteSpan raw) {
+  return make({chunk, from / (kGrainPages * kPageBytes)}, raw);
+}
+
+Result<void> PageLoader::there(std::size_t chunk, ConstByteSpan, std::chrono::nanoseconds,
                                std::chrono::nanoseconds) {
-  {
-    const std::lock_guard lock(mutex_);
-    report_.stored_bytes += chunks[chunk].stored_bytes;
-  }
-  return make({chunk, 0}, raw);
+  const std::lock_guard lock(mutex_);
+  report_.stored_bytes += chunks[chunk].stored_bytes;
+  return {};
 }
 
 Result<void> PageLoader::fetched(Grain first, ConstByteSpan raw, Bytes stored) {
@@ -213,6 +236,7 @@ void PageLoader::end(Error error) noexcept {
   if (faults_ != nullptr) poison();
   moved_.notify_all();
   urged_.notify_all();
+  spared_.notify_all();
 }
 
 // P4. Grains whose pages are being made meanwhile were checked: either is right.
@@ -240,25 +264,31 @@ PageLoader::Answer PageLoader::touched(std::uint64_t page) {
     waiting_.pop_back();
     return Answer::map;
   }
-  if (before == 0) {
+  // Of the working set what is on its way comes at once.
+  const std::size_t turn = grain.chunk - order_.front();
+  if (before == 0 && (turn >= first_chunks_ || turn >= next_)) {
     urgent_.push_back(grain);
     urged_.notify_all();
   }
   return Answer::wait;
 }
 
-std::vector<Grain> PageLoader::take_urgent(std::size_t most, bool may_wait) {
+std::vector<Grain> PageLoader::take_urgent(std::size_t most, Until until) {
   std::unique_lock lock(mutex_);
+  const auto has_come = [&] {
+    return until == Until::now || has_ended_ || has(What::all) ||
+           (until == Until::working_set && has(What::working_set));
+  };
   std::vector<Grain> taken;
-  while (taken.empty()) {
-    while (may_wait && urgent_.empty() && !has_ended_ && !has(What::all)) urged_.wait(lock);
-    if (has_ended_ || urgent_.empty()) break;  // P4
+  for (;;) {
+    while (urgent_.empty() && !has_come()) urged_.wait(lock);
+    if (has_ended_) return {};  // P4
     while (taken.size() < most && !urgent_.empty()) {
       if ((state_of(urgent_.front()) & kClaimed) == 0) taken.push_back(urgent_.front());
       urgent_.pop_front();
     }
+    if (!taken.empty() || has_come()) return taken;
   }
-  return taken;
 }
 
 Result<void> PageLoader::wait(What what, Deadline deadline) {

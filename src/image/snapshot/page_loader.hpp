@@ -14,7 +14,7 @@ namespace gantry::snapshot {
 
 /// Loads the working set, then the rest, chunk by chunk; what somebody waits for is fetched beside
 /// that, whoever has its chunk. Pages are made grain by grain: 16 that lie together in the image.
-///   P1  A grain is claimed once; its claimer makes its pages, from bytes that were checked.
+///   P1  A grain is claimed once; its claimer checks its pages and makes them.
 ///   P2  A grain is `there` after all its pages were made.
 ///   P3  Whoever waits for a page puts it into waiting_, and then says so in the grain's state,
 ///   both
@@ -54,17 +54,17 @@ class PageLoader final : public LoadJob {
   [[nodiscard]] Result<void> there(std::size_t chunk, ConstByteSpan raw,
                                    std::chrono::nanoseconds waited,
                                    std::chrono::nanoseconds unpacked) override;
+  [[nodiscard]] bool takes_frames() const override { return true; }
+  [[nodiscard]] Result<void> frame(std::size_t chunk, Bytes from, ConstByteSpan raw) override;
   void end(Error error) noexcept override;
 
   // ---- for the fetcher
-  /// Up to so many grains that somebody waits for; none: there is nothing to fetch any more, or
-  /// now, if it may not wait.
-  [[nodiscard]] std::vector<Grain> take_urgent(std::size_t most, bool may_wait);
+  /// Up to so many grains that somebody waits for. Waits for some until this has come, or loading
+  /// has ended: then there may be none.
+  [[nodiscard]] std::vector<Grain> take_urgent(std::size_t most, Until until);
   /// Makes the pages from there on, unless somebody has. `raw` was read for that, of `stored`
   /// bytes.
   [[nodiscard]] Result<void> fetched(Grain first, ConstByteSpan raw, Bytes stored);
-  /// Of the pages of a grain, as they were saved.
-  [[nodiscard]] std::span<const std::uint32_t> crcs_of(Grain grain) const noexcept;
   [[nodiscard]] const std::vector<std::size_t>& order() const noexcept { return order_; }
 
  private:
@@ -78,6 +78,8 @@ class PageLoader final : public LoadJob {
     return what == What::all ? there_ == grains_ : first_there_ == first_grains_;
   }
   [[nodiscard]] bool claim(Grain grain) noexcept;
+  /// Errors: a page has not the CRC with which it was saved.
+  [[nodiscard]] Result<void> check_pages(Grain grain, ConstByteSpan raw) const;
   [[nodiscard]] Result<void> make_pages(Grain grain, ConstByteSpan raw);
   [[nodiscard]] Result<void> mark(Grain grain);
   [[nodiscard]] Result<void> make(Grain first, ConstByteSpan raw);
@@ -93,6 +95,7 @@ class PageLoader final : public LoadJob {
   std::vector<std::size_t> first_grain_;  // of each chunk of order_, which follow each other
   std::size_t grains_ = 0;                // how many there are
   std::size_t first_grains_ = 0;          // how many the working set has
+  std::size_t first_chunks_ = 0;          // the same of chunks, the first of order_
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
   std::atomic<bool> leaves_unmapped_{false};  // relaxed: both ways a page that is touched comes
   std::optional<PageFetcher> fetcher_;
@@ -107,6 +110,7 @@ class PageLoader final : public LoadJob {
   std::mutex mutex_;
   std::condition_variable moved_;       // for who waits: the working set, all, an error
   std::condition_variable urged_;       // for the fetcher
+  std::condition_variable spared_;      // for workers that the working set does not need
   std::size_t next_ = 0;                // of order_
   std::deque<Grain> urgent_;            // may have been claimed meanwhile
   std::vector<std::uint64_t> waiting_;  // pages whose grain is not there
