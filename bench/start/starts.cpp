@@ -15,7 +15,6 @@ namespace gantry::bench {
 namespace {
 
 constexpr Bytes kFiles = 3;
-constexpr unsigned kChoosingRounds = 3;
 constexpr std::array kDirectReads = {DirectReads{Bytes{4} << 20, 4}, DirectReads{Bytes{4} << 20, 8},
                                      DirectReads{Bytes{4} << 20, 32},
                                      DirectReads{Bytes{1} << 20, 32}};

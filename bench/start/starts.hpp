@@ -42,6 +42,9 @@ using RunDisk = std::function<Result<void>(const Disk& disk, const DiskLimit* li
 void serve(Link& link, const DiskLimit* limit, const std::function<Result<void>()>& prepare,
            const std::function<Result<Answer>(const Command&)>& obey);
 
+/// So often each way is tried before the rounds.
+inline constexpr unsigned kChoosingRounds = 3;
+
 /// Puts what a subject said of how it went about a case among the choices, once.
 void note_choice(Report& report, const std::string& case_name, std::string_view subject,
                  const std::string& said);

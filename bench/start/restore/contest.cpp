@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <filesystem>
 
 #include "../../support/program/sizes.hpp"
@@ -17,6 +18,8 @@ namespace {
 
 /// What a process is commanded to do: the number of Command::warmups.
 enum RestoreOrder : std::uint64_t { kTouchSet, kReadAll, kTouchRest };
+
+constexpr std::array kPackings = {"not packed", "lz4", "zstd:1"};
 
 /// Reads from a disk that is held to a rate, and lets so much pass at once first: a working set is
 /// no more.
@@ -121,6 +124,7 @@ class RestoreContest {
   }
 
   Result<void> run(const std::string& name, const DiskLimit* limit, cli::Progress& progress) {
+    if (auto chosen = choose_image(name, limit); !chosen) return chosen;
     const auto fails = [](std::size_t, const Error& error) -> Result<void> {
       return Unexpected(error);
     };
@@ -136,7 +140,30 @@ class RestoreContest {
   struct Subject {
     RestorerKind kind;
     DirectReads reads;
+    std::string said = {};  // how it was chosen
   };
+
+  Result<void> choose_image(const std::string& name, const DiskLimit* limit) {
+    const auto restore =
+        std::ranges::find(subjects_, kRestore, [](const Subject& one) { return one.kind.name; });
+    if (restore == subjects_.end()) return {};
+    const auto ways = restores_from_images();
+    std::vector<std::vector<double>> times(ways.size());
+    for (unsigned round = 0; round < kChoosingRounds; ++round)
+      for (std::size_t i = 0; i < ways.size(); ++i) {
+        const auto figures = start({ways[i], {}}, name, limit, {kTouchSet});
+        if (!figures) return Unexpected(figures.error());
+        times[i].push_back(figures->front().p50_ns);
+      }
+    std::vector<double> medians;
+    for (std::vector<double>& some : times) medians.push_back(median(some));
+    const auto best = static_cast<std::size_t>(std::ranges::min_element(medians) - medians.begin());
+    restore->kind = ways[best];
+    restore->said = fmt::format("{}; medians before the rounds: not packed {}, lz4 {}, zstd:1 {}; ",
+                                kPackings[best], time_text(median(times[0])),
+                                time_text(median(times[1])), time_text(median(times[2])));
+    return {};
+  }
 
   /// One process touches the working set and reads the rest, another one touches pages in between.
   Result<void> turn(const Subject& subject, const std::string& name, const DiskLimit* limit,
@@ -160,7 +187,7 @@ class RestoreContest {
       series.add(kStoredBytes, "B", static_cast<double>(saved_.stored_bytes(subject.kind.file)));
       series.add(kNonzeroBytes, "B", static_cast<double>(saved_.nonzero_bytes()));
     }
-    const std::string said = usable.said + (usable.said.empty() ? "" : "; ");
+    const std::string said = subject.said + usable.said + (usable.said.empty() ? "" : "; ");
     if (!subject.kind.reads_directly)
       note_choice(report_, name, subject.kind.name, said + touches->back().said);
     return {};
@@ -255,7 +282,7 @@ Result<void> run_restore(const Settings& settings, const Contents& contents, Byt
   const std::string name = name_of(kAsIs);
   progress.step(name + ": making it");
   if (auto can = check_order(order, is_guest); !can) return skip_case(report, name, can.error());
-  const auto folder = make_folder(bytes + bytes / 10);  // the working set beside two images
+  const auto folder = make_folder(bytes + bytes / 2);  // the working set beside three images
   if (!folder) return Unexpected(folder.error());
   const std::string& path = folder->first.path();
   const auto saved = SavedMemory::make(path, contents, order);

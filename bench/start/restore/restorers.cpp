@@ -137,6 +137,13 @@ std::vector<RestorerKind> restorer_kinds() {
           {kDirect, make_restorer<WorkingSetReader>, working_set, true, true}};
 }
 
+std::vector<RestorerKind> restores_from_images() {
+  using enum MemoryFile;
+  return {{kRestore, make_restorer<ImageRestorer<plain_image>>, plain_image},
+          {kRestore, make_restorer<ImageRestorer<image>>, image},
+          {kRestore, make_restorer<ImageRestorer<small_image>>, small_image}};
+}
+
 Result<void> touch_working_set(const Restorer& restorer, const SavedMemory& saved) {
   std::uint64_t sum = 0;
   for (std::size_t i = 0; i < saved.working_set().size(); ++i)

@@ -42,6 +42,8 @@ struct RestorerKind {
 };
 /// All of them, the order of the report.
 [[nodiscard]] std::vector<RestorerKind> restorer_kinds();
+/// gantry/restore from each image: it takes the one that is quickest by itself before the rounds.
+[[nodiscard]] std::vector<RestorerKind> restores_from_images();
 
 // Those of reap.cpp.
 [[nodiscard]] std::unique_ptr<Restorer> make_reap(const SavedMemory& saved,

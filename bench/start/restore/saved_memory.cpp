@@ -71,26 +71,29 @@ Result<SavedMemory> SavedMemory::make(const std::string& folder, const Contents&
   for (const std::uint64_t page : saved.working_set_)
     saved.working_sum_ = continued_sum(saved.working_sum_, page_of(memory, page));
   saved.sum_ = continued_sum(0, memory);
-  const auto image = saved.save(*made, MemoryFile::image, {.codec = Codec::lz4});
-  if (!image) return Unexpected(image.error());
-  saved.image_bytes_ = *image;
-  const auto small = saved.save(*made, MemoryFile::small_image, {.codec = Codec::zstd, .level = 1});
-  if (!small) return Unexpected(small.error());
-  saved.small_image_bytes_ = *small;
+  const std::array<std::pair<MemoryFile, ImageOptions>, 3> images{
+      {{MemoryFile::plain_image, {}},
+       {MemoryFile::image, {.codec = Codec::lz4}},
+       {MemoryFile::small_image, {.codec = Codec::zstd, .level = 1}}}};
+  for (const auto& [image, packing] : images)
+    if (auto written = saved.save(*made, image, packing); !written)
+      return Unexpected(written.error());
   if (auto written = saved.write_files(memory); !written) return Unexpected(written.error());
   return saved;
 }
 
 std::string SavedMemory::path(MemoryFile file) const {
-  constexpr std::array kNames = {"memory.raw", "memory.gimg", "small.gimg", "working-set.raw"};
+  constexpr std::array kNames = {"memory.raw", "plain.gimg", "memory.gimg", "small.gimg",
+                                 "working-set.raw"};
   return fmt::format("{}/{}", folder_, kNames.at(static_cast<std::size_t>(file)));
 }
 
-Result<Bytes> SavedMemory::save(const Snapshot& memory, MemoryFile image,
-                                const ImageOptions& packing) const {
+Result<void> SavedMemory::save(const Snapshot& memory, MemoryFile image,
+                               const ImageOptions& packing) {
   const auto facts = memory.save(path(image), {.packing = packing, .touched = working_set_});
   if (!facts) return Unexpected(facts.error());
-  return facts->file_bytes;
+  image_bytes_[image] = facts->file_bytes;
+  return {};
 }
 
 void SavedMemory::choose_pages(ConstByteSpan memory) {

@@ -1,6 +1,7 @@
 #pragma once  // bench/start/restore/saved_memory.hpp: a memory in each file that a way of restoring
               // it reads.
 
+#include <map>
 #include <span>
 #include <vector>
 
@@ -12,7 +13,8 @@ inline constexpr Bytes kPage = 4096;
 
 enum class MemoryFile : std::uint8_t {
   raw,          ///< All of it; pages of zeros are holes.
-  image,        ///< As Snapshot::save() writes it, the working set first; packed by lz4.
+  plain_image,  ///< As Snapshot::save() writes it, the working set first; not packed.
+  image,        ///< The same packed by lz4.
   small_image,  ///< The same by zstd, of level 1.
   working_set,  ///< Its pages, raw, in their order.
 };
@@ -29,9 +31,7 @@ class SavedMemory {
     return (working_set_.size() + rest_.size()) * kPage;
   }
   /// Of the file.
-  [[nodiscard]] Bytes stored_bytes(MemoryFile image) const noexcept {
-    return image == MemoryFile::image ? image_bytes_ : small_image_bytes_;
-  }
+  [[nodiscard]] Bytes stored_bytes(MemoryFile image) const { return image_bytes_.at(image); }
   [[nodiscard]] Bytes working_set_bytes() const noexcept { return working_set_.size() * kPage; }
   /// Page numbers of a tenth of the pages that are not zero, in the order of touching: clusters of
   /// 1 to 16 such pages that follow each other, from anywhere.
@@ -46,13 +46,12 @@ class SavedMemory {
  private:
   explicit SavedMemory(std::string folder) : folder_(std::move(folder)) {}
   void choose_pages(ConstByteSpan memory);
-  Result<Bytes> save(const Snapshot& memory, MemoryFile image, const ImageOptions& packing) const;
+  Result<void> save(const Snapshot& memory, MemoryFile image, const ImageOptions& packing);
   Result<void> write_files(ConstByteSpan memory) const;
 
   std::string folder_;
   Bytes bytes_ = 0;
-  Bytes image_bytes_ = 0;
-  Bytes small_image_bytes_ = 0;
+  std::map<MemoryFile, Bytes> image_bytes_;
   std::vector<std::uint64_t> working_set_;
   std::vector<std::uint64_t> rest_;
   std::uint64_t working_sum_ = 0;
