@@ -7,6 +7,7 @@
 
 #include "../support/program/sizes.hpp"
 #include "../support/run/rounds.hpp"
+#include "estimates.hpp"
 #include "files.hpp"
 #include "keeping.hpp"
 #include "restore/contest.hpp"
@@ -232,6 +233,8 @@ Result<void> run_shape(const Settings& settings, const Shape& shape, Bytes bytes
   const std::string& path = folder->first.path();
   const auto weights = Weights::make(path, bytes, shape.tensors, interrupt_descriptor);
   if (!weights) return Unexpected(weights.error());
+  if (shape.case_name == kEstimates.case_name)
+    return run_estimates(settings, *weights, interrupt_descriptor, progress, report);
   Contest contest(settings, *weights, interrupt_descriptor, report);
   if (shape.case_name == kKeep.case_name) return run_workers(bytes, contest, progress);
   const auto name_of = [&](const Disk& disk) { return case_of(shape.case_name, bytes, disk); };
@@ -248,13 +251,18 @@ Result<void> run_contest(const Settings& settings, int interrupt_descriptor, Rep
     return kMemories * static_cast<double>(bytes);
   });
   if (!sizes) return Unexpected(sizes.error());
-  std::vector<Shape> shapes = {kLarge, kSmall, kKeep};
-  std::erase_if(shapes, [&](const Shape& one) { return !settings.wants_case(one.case_name); });
+  std::vector<Shape> shapes = {kLarge, kSmall, kKeep, kEstimates};
+  std::erase_if(shapes, [&](const Shape& one) {
+    return !settings.wants_case(one.case_name) ||
+           (one.case_name == kEstimates.case_name && !settings.wants(kEstimate));
+  });
   const std::vector<Contents> contents = wanted_contents(settings);
   std::size_t steps = contents.size() * (1 + settings.disks.size() * settings.common.rounds);
   for (const Shape& shape : shapes) {
     const bool is_kept = shape.case_name == kKeep.case_name;
-    steps += 1 + (is_kept ? kKeepWorkers.size() : settings.disks.size()) * settings.common.rounds;
+    const bool has_rounds = shape.case_name != kEstimates.case_name;
+    steps += 1 + (is_kept ? kKeepWorkers.size() : settings.disks.size()) *
+                     (has_rounds ? settings.common.rounds : 1);
   }
   cli::Progress progress("bench " + report.bench, sizes->size() * steps);
   for (const Bytes bytes : *sizes) {

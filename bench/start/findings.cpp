@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "../support/report/findings.hpp"
+#include "estimates.hpp"
 #include "loaders.hpp"
 #include "restore/contest.hpp"
 #include "settings.hpp"
@@ -91,6 +92,7 @@ void add_findings(Report& report, const Settings& settings) {
     }
   }
   add_restore_findings(report);
+  add_estimate_findings(report);
 }
 
 std::string to_text(const Settings&, const Report& report) {

@@ -7,6 +7,7 @@
 
 #include "../support/program/choices.hpp"
 #include "../support/program/sizes.hpp"
+#include "estimates.hpp"
 #include "loaders.hpp"
 #include "restore/restorers.hpp"
 
@@ -21,7 +22,8 @@ bool is_named(const std::vector<std::string>& words, std::string_view name) {
 
 Result<std::vector<std::string>> parse_cases(const std::string& text) {
   std::vector<std::string> names;
-  for (const Shape& shape : {kLarge, kSmall, kKeep}) names.emplace_back(shape.case_name);
+  for (const Shape& shape : {kLarge, kSmall, kKeep, kEstimates})
+    names.emplace_back(shape.case_name);
   for (const Contents& contents : kContents) names.emplace_back(contents.case_name);
   return named_subjects(text, names, "case");
 }
@@ -31,6 +33,7 @@ Result<std::vector<std::string>> parse_subjects(const std::string& text) {
   for (const auto& kinds : {loader_kinds(), attach_kinds()})
     for (const LoaderKind& kind : kinds) names.emplace_back(kind.name);
   for (const RestorerKind& kind : restorer_kinds()) names.emplace_back(kind.name);
+  names.emplace_back(kEstimate);
   return named_subjects(text, names);
 }
 
@@ -55,9 +58,9 @@ Manual manual(Settings& settings) {
           "outside the timed part. In keep 1 to 8 workers load from the page cache, or\n"
           "attach what another process keeps, and read everything. In restore a memory that\n"
           "was saved comes back; timed is until a tenth of its pages was read, in an order\n"
-          "of its own. Files go to $TMPDIR, three times the size. --disk 1GB/s and 0.5GB/s\n"
-          "are a control group's, and take root. There are no --peers: what this is\n"
-          "compared with is always there.\n\n"
+          "of its own. In estimate 20 loads a round are estimated before. Files go to\n"
+          "$TMPDIR, five times the size. --disk 1GB/s and 0.5GB/s are a control group's,\n"
+          "and take root. There are no --peers: what this is compared with is always there.\n\n"
           "Example: gantry bench start --cases weights/small --sizes 4G --json > start.json",
       .sizes = "1G",
       .quick_sizes = "128M",

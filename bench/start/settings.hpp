@@ -29,6 +29,8 @@ inline constexpr Shape kLarge{"weights/large", 16};
 inline constexpr Shape kSmall{"weights/small", 20'000};
 /// Several workers load the same, which is in the page cache.
 inline constexpr Shape kKeep{"keep", 16};
+/// Estimates are compared with what they are of.
+inline constexpr Shape kEstimates{"estimate", 16};
 inline constexpr std::array kKeepWorkers = {1U, 2U, 4U, 8U};
 
 /// How quick the disk is that it comes from.

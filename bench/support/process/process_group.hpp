@@ -1,6 +1,7 @@
 #pragma once  // bench/support/process/process_group.hpp: the processes of one case, all there, one
               // party at work.
 
+#include <memory>
 #include <vector>
 
 #include "child.hpp"
