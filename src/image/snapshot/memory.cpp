@@ -10,6 +10,11 @@
 #include "base/sizes.hpp"
 #include "image/layout.hpp"
 
+// Of kernels newer than the headers: Linux 5.18.
+#ifndef MADV_DONTNEED_LOCKED
+#define MADV_DONTNEED_LOCKED 24
+#endif
+
 namespace gantry::snapshot {
 namespace {
 
@@ -49,12 +54,14 @@ Result<Memory> Memory::make(std::vector<SnapshotRegion> regions) {
   Memory memory;
   memory.regions_ = std::move(regions);
   const Bytes bytes = pages * kPageBytes;
-  GANTRY_ASSIGN(memory.fd_, make_memfd("snapshot", bytes));
+  // It gets its size when it is mapped: else mlockall(MCL_FUTURE) would make all pages, of zeros.
+  GANTRY_ASSIGN(memory.fd_, make_memfd("snapshot", 0));
   void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_.get(), 0);
   if (at == MAP_FAILED)
     return fail_errno(fmt::format("mapping {} bytes", bytes), errno,
                       "free memory, or raise the limit (ulimit -v)");
   memory.mapped_ = {static_cast<std::byte*>(at), bytes};
+  GANTRY_TRY(set_file_size(memory.fd_.get(), bytes, fmt::format("memfd of {} bytes", bytes)));
   GANTRY_TRY(seal(memory.fd_.get(), kSizeSeals));
   if (::madvise(at, bytes, MADV_DONTFORK) != 0) return fail_errno("keeping memory from children");
   return memory;
@@ -116,7 +123,8 @@ Run Memory::made_from(std::uint64_t page) const noexcept {
 }
 
 Result<void> Memory::unmap_pages() const {
-  if (::madvise(mapped_.data(), mapped_.size(), MADV_DONTNEED) == 0) return {};
+  for (const int advice : {MADV_DONTNEED, MADV_DONTNEED_LOCKED})
+    if (::madvise(mapped_.data(), mapped_.size(), advice) == 0) return {};
   return fail_errno("unmapping a snapshot's pages");
 }
 
