@@ -52,5 +52,24 @@ TEST_F(AwkwardPrograms, WhereAllMemoryIsLockedPagesAreThoseThatWereSaved) {
   EXPECT_EQ(result, 0);
 }
 
+// That splits the mapping, and the kernel makes no pages across a border.
+TEST_F(AwkwardPrograms, PagesComeWhereTheProgramHasProtectedSome) {
+  save_numbered(2 * kChunkPages, some_pages(2 * kChunkPages, 100, 4));
+  for (const bool records : {false, true}) {
+    const auto io = std::make_shared<GatedFileIo>(0);
+    RestoreOptions options = lazily(io, 1);
+    options.record = records;
+    const auto restored = Snapshot::restore(path_, options);
+    ASSERT_TRUE(restored) << to_string(restored.error());
+    std::byte* const memory = must(restored->region("heap")).data();
+    for (const std::uint64_t page : {std::uint64_t{21}, kChunkPages - 1, kChunkPages + 500})
+      ASSERT_EQ(::mprotect(memory + page * kPageBytes, kPageBytes, PROT_READ), 0);
+    io->allow(1000);
+    const auto done = restored->wait();
+    ASSERT_TRUE(done) << to_string(done.error());
+    EXPECT_TRUE(are_numbered(*restored));
+  }
+}
+
 }  // namespace
 }  // namespace gantry

@@ -6,6 +6,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <array>
 
 #include "image/snapshot/page_map.hpp"
@@ -103,14 +104,17 @@ std::vector<Bytes> FaultSource::take() {
 }
 
 // Calls until all is done. `call` returns the bytes it did, or -1 and errno; what is there already
-// is left out, page by page. Returns 0 or an errno value.
+// is left out, page by page; so are calls across a border where the program has split the mapping
+// (mprotect, mlock, madvise). Returns 0 or an errno value.
 template <class Call>
 int FaultSource::each(Bytes at, Bytes bytes, Call call) noexcept {
   const Bytes end = at + bytes;
-  while (at < end) {
-    const std::int64_t done = call(at, end - at);
+  for (Bytes most = bytes; at < end;) {
+    const std::int64_t done = call(at, std::min(most, end - at));
     if (done > 0) {
       at += static_cast<Bytes>(done);
+    } else if (errno == ENOENT && most > kPageBytes) {
+      most = kPageBytes;
     } else if (errno == EEXIST) {
       wake(at, kPageBytes);
       at += kPageBytes;
