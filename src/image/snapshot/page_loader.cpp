@@ -75,8 +75,8 @@ void PageLoader::stop() noexcept {
     const std::lock_guard lock(mutex_);
     if (!error_ && !has(What::all))
       error_ = Error{Code::interrupted, path + ": its snapshot is gone", {}};
+    has_ended_ = true;  // under the lock, or the fetcher would fall asleep behind it
   }
-  has_ended_ = true;
   cancel_lanes();
   if (fetcher_) fetcher_->cancel();
   urged_.notify_all();
