@@ -27,6 +27,50 @@ namespace {
 
 using namespace test;
 
+/// Does on each call what the tests want, and reads as the plain one does.
+class HookedFileIo final : public FileIo {
+ public:
+  struct Hooks {
+    std::function<Result<void>()> submit = [] { return Result<void>{}; };
+    std::function<void(Bytes offset)> wait = [](Bytes) {};
+  };
+  explicit HookedFileIo(Hooks hooks) : hooks_(std::move(hooks)) {}
+  std::string_view name() const noexcept override { return "hooked"; }
+  std::string about() const override { return "hooked"; }
+  Result<std::unique_ptr<FileLane>> open_lane(FileTransfer::Kind kind) override {
+    GANTRY_ASSIGN(auto plain, plain_->open_lane(kind));
+    ++lanes;
+    return std::make_unique<Lane>(*this, std::move(plain));
+  }
+  std::atomic<unsigned> lanes{0};
+
+ private:
+  class Lane final : public FileLane {
+   public:
+    Lane(HookedFileIo& io, std::unique_ptr<FileLane> plain) : io_(io), plain_(std::move(plain)) {}
+    Result<Ticket> submit(const FileTransfer& transfer) override {
+      GANTRY_TRY(io_.hooks_.submit());
+      GANTRY_ASSIGN(const Ticket ticket, plain_->submit(transfer));
+      offsets_[ticket] = transfer.offset;
+      return ticket;
+    }
+    bool is_over(Ticket ticket) const override { return plain_->is_over(ticket); }
+    Result<void> wait(Ticket ticket, Deadline deadline) override {
+      io_.hooks_.wait(offsets_[ticket]);
+      return plain_->wait(ticket, deadline);
+    }
+    void cancel() noexcept override { plain_->cancel(); }
+    Result<void> drain(Deadline deadline) override { return plain_->drain(deadline); }
+
+   private:
+    HookedFileIo& io_;
+    std::unique_ptr<FileLane> plain_;
+    std::map<Ticket, Bytes> offsets_;
+  };
+  const Hooks hooks_;
+  const std::shared_ptr<FileIo> plain_ = must(make_plain_file_io());
+};
+
 class AwkwardPrograms : public Snapshots {};
 
 // The kernel makes the pages of a mapping at once then, of zeros, before anybody watches it.
@@ -68,6 +112,25 @@ TEST_F(AwkwardPrograms, PagesComeWhereTheProgramHasProtectedSome) {
     const auto done = restored->wait();
     ASSERT_TRUE(done) << to_string(done.error());
     EXPECT_TRUE(are_numbered(*restored));
+  }
+}
+
+// Or else the fetcher's error would end what is still being made.
+TEST_F(AwkwardPrograms, NothingIsReadBeforeAllThatReadAreThere) {
+  save_numbered(8 * kChunkPages, {}, {Codec::deflate, 0, false});
+  constexpr unsigned kWorkers = 8;
+  for (int round = 0; round < 10; ++round) {
+    std::shared_ptr<HookedFileIo> io;
+    std::atomic<unsigned> lanes{~0U};
+    io = std::make_shared<HookedFileIo>(HookedFileIo::Hooks{.submit = [&]() -> Result<void> {
+      unsigned none = ~0U;
+      lanes.compare_exchange_strong(none, io->lanes);
+      return fail(Code::system, "reading: it is broken");
+    }});
+    const auto restored = Snapshot::restore(path_, lazily(io, kWorkers));
+    ASSERT_TRUE(restored) << to_string(restored.error());
+    EXPECT_THAT(restored->wait().error().message, ::testing::HasSubstr("it is broken"));
+    EXPECT_EQ(lanes, kWorkers + 1);
   }
 }
 

@@ -21,7 +21,7 @@ bool is_packed(const ImageChunk& chunk) noexcept {
 
 }  // namespace
 
-Result<void> PageFetcher::start(FileIo& io) {
+Result<void> PageFetcher::prepare(FileIo& io) {
   const StartsUrgent urgent;
   GANTRY_ASSIGN(lane_, io.open_lane());
   for (std::size_t i = 0; i < kAtATime; ++i) {
@@ -30,7 +30,12 @@ Result<void> PageFetcher::start(FileIo& io) {
   }
   GANTRY_ASSIGN(raw_, take_memory({}, kMostFrameBytes));
   heads_.resize(loader_.chunks.size());
+  return {};
+}
+
+Result<void> PageFetcher::start() {
   const BlockSignals blocked;
+  const StartsUrgent urgent;
   GANTRY_ASSIGN(thread_, start_thread("a thread that fetches pages", [this] {
                   ::pthread_setname_np(::pthread_self(), "gantry-pages");
                   if (auto done = guarded([this] { return run(); }); !done)

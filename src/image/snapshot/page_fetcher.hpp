@@ -27,7 +27,9 @@ class PageFetcher {
  public:
   explicit PageFetcher(PageLoader& loader) : loader_(loader) {}
 
-  [[nodiscard]] Result<void> start(FileIo& io);
+  /// Before start().
+  [[nodiscard]] Result<void> prepare(FileIo& io);
+  [[nodiscard]] Result<void> start();
   void cancel() noexcept;
   void join() noexcept;
 

@@ -57,7 +57,7 @@ Result<void> PageLoader::start(const Image& image, FaultSource* faults, int over
   if (io == nullptr) {
     GANTRY_ASSIGN(io, make_plain_file_io());
   }
-  if (faults != nullptr) GANTRY_TRY(fetcher_.emplace(*this).start(*io));
+  if (faults != nullptr) GANTRY_TRY(fetcher_.emplace(*this).prepare(*io));
   GANTRY_TRY(LoadJob::start({.file_io = io,
                              .pool = {},
                              .workers = options_.workers,
@@ -65,6 +65,7 @@ Result<void> PageLoader::start(const Image& image, FaultSource* faults, int over
                              .ahead = kAhead,
                              .reads_pieces = faults != nullptr},
                             order_));
+  if (fetcher_) GANTRY_TRY(fetcher_->start());  // its errors cancel the workers' lanes
   const std::lock_guard lock(mutex_);
   report_.workers = static_cast<unsigned>(workers.size());
   return {};
