@@ -115,6 +115,44 @@ TEST_F(AwkwardPrograms, PagesComeWhereTheProgramHasProtectedSome) {
   }
 }
 
+/// From now on the kernel says that it has no memory for what this process wants mapped.
+bool lets_nothing_be_mapped() {
+  constexpr auto kCall = offsetof(seccomp_data, nr), kRequest = offsetof(seccomp_data, args[1]);
+  std::array<sock_filter, 6> filter{{BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kCall),
+                                     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_ioctl, 0, 3),
+                                     BPF_STMT(BPF_LD | BPF_W | BPF_ABS, kRequest),
+                                     BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, UFFDIO_CONTINUE, 0, 1),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | ENOMEM),
+                                     BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW)}};
+  const sock_fprog program{filter.size(), filter.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(AwkwardPrograms, WhoeverSleepsOnAPageThatCannotBeMappedIsWokenBySigbus) {
+  if (no_busy_fork() != nullptr) GTEST_SKIP() << no_busy_fork();
+  save_numbered(2 * kChunkPages);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(30);  // else it sleeps for ever
+    if (!lets_nothing_be_mapped()) ::_exit(77);
+    const auto io = std::make_shared<GatedFileIo>(0);
+    RestoreOptions options = lazily(io, 1);
+    options.record = true;  // so that pages are made first and mapped then
+    const Snapshot restored = must(Snapshot::restore(path_, options));
+    io->wait_for_asked(1);
+    std::jthread later([&] {
+      io->wait_for_asked(2);  // the page was touched
+      io->allow(2);
+    });
+    ::_exit(number_at(must(restored.region("heap")), kChunkPages + 5) == 0 ? 1 : 2);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(WIFSIGNALED(status) ? WTERMSIG(status) : 0, SIGBUS);
+}
+
 // Or else the fetcher's error would end what is still being made.
 TEST_F(AwkwardPrograms, NothingIsReadBeforeAllThatReadAreThere) {
   save_numbered(8 * kChunkPages, {}, {Codec::deflate, 0, false});

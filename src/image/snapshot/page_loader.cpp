@@ -179,8 +179,14 @@ Result<void> PageLoader::mark(Grain grain) {
     waiting_.erase(here.begin(), here.end());
   }
   Result<void> mapped;
-  for (const std::uint64_t page : woken)
-    if (mapped) mapped = faults_->map(page * kPageBytes, kPageBytes);
+  for (const std::uint64_t page : woken) {
+    const Bytes at = page * kPageBytes;
+    if (auto done = faults_->map(at, kPageBytes); !done) {
+      mapped = std::move(done);
+      // Who sleeps there would sleep on, unless the watching has ended.
+      if (!has(What::all) || leaves_unmapped_) faults_->poison(at, kPageBytes);
+    }
+  }
   if (has_first || has_all) {
     moved_.notify_all();
     urged_.notify_all();
