@@ -67,7 +67,6 @@ Result<bool> LoadWorker::begin_next() {
     to.bytes = to.bytes.first(bytes);
   }
   const Bytes piece = job_.piece_of(*chunk);
-  if (piece != 0 && !std::exchange(gives_way_, true)) give_way();
   flights_.push_back({*chunk, facts.stored_bytes, to, piece != 0 ? piece : bytes});
   GANTRY_TRY(ask(flights_.back()));
   return true;
@@ -75,6 +74,7 @@ Result<bool> LoadWorker::begin_next() {
 
 Result<void> LoadWorker::finish(Flight& flight) {
   const ImageChunk& facts = job_.chunks[flight.chunk];
+  if (job_.piece_of(flight.chunk) != 0 && !std::exchange(gives_way_, true)) give_way();
   if (!own_.lane->is_over(flight.ticket)) GANTRY_TRY(settle());
   const auto began = Clock::now();
   auto read = own_.lane->wait(flight.ticket, job_.ends);

@@ -172,5 +172,21 @@ TEST_F(AwkwardPrograms, NothingIsReadBeforeAllThatReadAreThere) {
   }
 }
 
+TEST_F(AwkwardPrograms, AThreadGivesWayWhenItsShareOfTheWorkingSetIsThere) {
+  save_numbered(3 * kChunkPages, some_pages(3 * kChunkPages, kChunkPages, 8));
+  const Bytes first = offset_of(1, 0), rest = offset_of(2, 0);
+  std::atomic<int> nice_at_first{-100}, nice_at_rest{-100};
+  const auto io = std::make_shared<HookedFileIo>(HookedFileIo::Hooks{.wait = [&](Bytes offset) {
+    if (offset == first) nice_at_first = ::getpriority(PRIO_PROCESS, 0);
+    if (offset == rest) nice_at_rest = ::getpriority(PRIO_PROCESS, 0);
+  }});
+  const int nice = ::getpriority(PRIO_PROCESS, 0);
+  const auto restored = Snapshot::restore(path_, lazily(io, 1));
+  ASSERT_TRUE(restored) << to_string(restored.error());
+  ASSERT_TRUE(restored->wait());
+  EXPECT_EQ(nice_at_first, nice);
+  EXPECT_EQ(nice_at_rest, std::min(nice + 10, 19));
+}
+
 }  // namespace
 }  // namespace gantry
