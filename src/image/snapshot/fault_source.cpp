@@ -92,15 +92,15 @@ void FaultSource::ignore() noexcept {
   wake(0, memory_.size());
 }
 
-std::vector<Bytes> FaultSource::take() {
-  std::array<uffd_msg, 64> messages;
-  std::vector<Bytes> touched;
+std::span<const Bytes> FaultSource::take(std::array<Bytes, kMostTaken>& into) noexcept {
+  std::array<uffd_msg, kMostTaken> messages;
+  std::size_t touched = 0;
   const ssize_t got = ::read(fd_.get(), messages.data(), sizeof messages);
   for (std::size_t i = 0; got > 0 && i < static_cast<std::size_t>(got) / sizeof(uffd_msg); ++i)
     if (messages[i].event == UFFD_EVENT_PAGEFAULT)
-      touched.push_back(messages[i].arg.pagefault.address -
-                        reinterpret_cast<std::uintptr_t>(memory_.data()));
-  return touched;
+      into[touched++] =
+          messages[i].arg.pagefault.address - reinterpret_cast<std::uintptr_t>(memory_.data());
+  return std::span(into).first(touched);
 }
 
 // Calls until all is done. `call` returns the bytes it did, or -1 and errno; what is there already

@@ -1,7 +1,7 @@
 #pragma once  // image/snapshot/fault_source.hpp: pages that are not there, by userfaultfd.
 
-#include <optional>
-#include <vector>
+#include <array>
+#include <span>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
@@ -22,8 +22,9 @@ class FaultSource {
 
   [[nodiscard]] int descriptor() const noexcept { return fd_.get(); }
   /// Takes addresses that were touched, in their order, from the first byte of the memory on. Does
-  /// not wait.
-  [[nodiscard]] std::vector<Bytes> take();
+  /// not wait, and takes no memory.
+  static constexpr std::size_t kMostTaken = 64;
+  [[nodiscard]] std::span<const Bytes> take(std::array<Bytes, kMostTaken>& into) noexcept;
 
   // In whole pages, whose offsets count from the first byte on. A page that is mapped already stays
   // as it is. All wake whoever sleeps there. Errors: `out_of_memory`, `system`.

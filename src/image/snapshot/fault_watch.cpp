@@ -54,11 +54,12 @@ bool FaultWatch::goes_on() {
 }
 
 void FaultWatch::run() {
+  std::array<Bytes, FaultSource::kMostTaken> touched;
   while (goes_on()) {
     std::array<pollfd, 2> entries{{{faults_.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
     if (::poll(entries.data(), entries.size(), -1) < 0) continue;
     drain(wake_.get());
-    for (const Bytes at : faults_.take())
+    for (const Bytes at : faults_.take(touched))
       if (!guarded([&] { return answer(at / kPageBytes); })) faults_.poison(at, kPageBytes);
   }
   const std::lock_guard lock(mutex_);
