@@ -148,7 +148,10 @@ Result<void> PageLoader::check_pages(Grain grain, ConstByteSpan raw) const {
 
 Result<void> PageLoader::make_pages(Grain grain, ConstByteSpan raw) {
   const PageMap::Place place = place_of_grain(grain);
-  const bool maps = faults_ != nullptr && !leaves_unmapped_.load(std::memory_order_relaxed);
+  // What is recorded stays unmapped, so that the first touch raises a fault. To the end: a write
+  // may have made pages around (of a huge one), which a copy would then take for those that were
+  // saved.
+  const bool maps = faults_ != nullptr && !options_.record;
   for (const Run& run : map_.runs_of(place.part, place.at, pages_of(grain))) {
     const ConstByteSpan bytes =
         raw.subspan((run.at - place.at) * kPageBytes, run.pages * kPageBytes);
@@ -184,7 +187,7 @@ Result<void> PageLoader::mark(Grain grain) {
     if (auto done = faults_->map(at, kPageBytes); !done) {
       mapped = std::move(done);
       // Who sleeps there would sleep on, unless the watching has ended.
-      if (!has(What::all) || leaves_unmapped_) faults_->poison(at, kPageBytes);
+      if (!has(What::all) || options_.record) faults_->poison(at, kPageBytes);
     }
   }
   if (has_first || has_all) {

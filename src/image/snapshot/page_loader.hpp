@@ -38,8 +38,6 @@ class PageLoader final : public LoadJob {
   /// zeros, which may have been made already and unmapped (MADV_DONTNEED). `wait`: it is mapped
   /// when its grain is there, which is fetched.
   [[nodiscard]] Answer touched(std::uint64_t page);
-  /// While true, pages are made and not mapped, so that each raises a fault.
-  void leave_unmapped(bool yes) noexcept { leaves_unmapped_.store(yes, std::memory_order_relaxed); }
 
   enum class What : std::uint8_t { working_set, all };
   [[nodiscard]] Result<void> wait(What what, Deadline deadline);
@@ -97,7 +95,6 @@ class PageLoader final : public LoadJob {
   std::size_t first_grains_ = 0;          // how many the working set has
   std::size_t first_chunks_ = 0;          // the same of chunks, the first of order_
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::atomic<bool> leaves_unmapped_{false};  // relaxed: both ways a page that is touched comes
   std::optional<PageFetcher> fetcher_;
 
   // Changed past the lock, since a thread that makes pages must not wait for another.

@@ -37,7 +37,6 @@ Result<void> Snapshot::State::start(const Image& image, snapshot::PageMap map,
     return loader->wait(snapshot::PageLoader::What::all, Deadline::never());
   }
   GANTRY_ASSIGN(watch_, snapshot::FaultWatch::make(std::move(*faults), memory, options.record));
-  loader->leave_unmapped(options.record);
   GANTRY_TRY(watch_->start(loader.get()));
   GANTRY_TRY(loader->start(image, &watch_->faults(), watch_->over()));
   if (options.lazy == Lazy::no)
@@ -76,7 +75,6 @@ Result<void> Snapshot::State::settled() {
   GANTRY_TRY(check_not_forked(fork_guard, "snapshot", "of the parent"));
   const std::lock_guard lock(mutex_);
   if (watch_ == nullptr) return {};
-  if (loader != nullptr) loader->leave_unmapped(false);
   watch_->settle();
   if (is_whole()) end_watch();
   return {};
