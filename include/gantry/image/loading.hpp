@@ -35,7 +35,7 @@ struct LoadedTensor {
   /// Of LoadOptions::devices: memory of the device, in which the tensor begins at byte `offset`, a
   /// multiple of 256. Any queue of the device may use it. Null: it is in the host's memory.
   std::shared_ptr<const DeviceBuffer> buffer = {};
-  Bytes offset = 0;
+  Bytes offset = 0;  ///< Of its first byte in `buffer`.
 };
 
 /// What bounds a loading.

@@ -296,9 +296,9 @@ Result<void> ImageLoading::State::wait_for_all(Deadline deadline) {
 // once or holds back for a while counts for more than it is.
 std::chrono::nanoseconds ImageLoading::State::time_of_all() {
   const std::lock_guard lock(mutex_);
-  const double share = static_cast<double>(order_.size()) / static_cast<double>(all_chunks_);
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(
-      std::chrono::duration<double>(report_.elapsed) / share);
+  if (order_.size() == all_chunks_) return report_.elapsed;
+  return report_.elapsed * static_cast<std::int64_t>(all_chunks_) /
+         static_cast<std::int64_t>(order_.size());
 }
 
 LoadReport ImageLoading::State::report() {
