@@ -132,7 +132,7 @@ TEST_F(PipelineStaging, IsInPlaceWhenTheMemoryIsUsedOftenEnough) {
 
 // What a ring and registering cost is weighed against what the driver does with plain memory.
 TEST_F(PipelineStaging, IsWhateverIsPredictedToTakeLeast) {
-  constexpr std::uint64_t kMany = 16'000'000;
+  constexpr std::uint64_t kMany = 32'000'000;  // long enough to be weighed, however quick it is
   const Words x = random_words(kMany, 3), y = random_words(kMany, 4);
   Words z(kMany);
   const auto registrar = std::make_shared<CountingRegistrar>(false, std::chrono::nanoseconds(250));
