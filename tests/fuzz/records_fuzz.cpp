@@ -9,6 +9,17 @@ using fuzz::require;
 
 __extension__ using Wide = unsigned __int128;
 
+// Bits of so many numbers. Of groups there are whole ones, with all that Groups says is in one.
+Wide bits_of(const DataType& type, Wide numbers) {
+  const std::optional<Groups> groups = groups_of(type);
+  if (!groups) return numbers * type.bits * type.lanes;
+  require(numbers % groups->size == 0);
+  const Wide scale = groups->scale == Groups::Scale::f32    ? 32
+                     : groups->scale == Groups::Scale::e8m0 ? 8
+                                                            : 16;
+  return numbers / groups->size * (scale + (groups->zero_point ? 8 : 0)) + numbers * type.bits;
+}
+
 // The farthest byte, computed without the shortcuts of the code under test.
 void check_tensor(const Tensor& tensor, Bytes bytes) {
   require(tensor.dimensions <= Tensor::kMaxDimensions);
@@ -24,7 +35,7 @@ void check_tensor(const Tensor& tensor, Bytes bytes) {
             static_cast<std::uint64_t>(tensor.strides[i]);
     require(last >> 70 == 0);  // no sum of eight overflows then
   }
-  require(((last + 1) * tensor.type.bits * tensor.type.lanes + 7) / 8 <= bytes);
+  require((bits_of(tensor.type, last + 1) + 7) / 8 <= bytes);
 }
 
 void check_record(const MessageRecord& record) {
