@@ -24,7 +24,9 @@ struct RestoreOptions {
   /// A process without rights has userfaultfd for its own accesses only: system calls on memory
   /// that is not there yet end with EFAULT. True: that is good enough.
   bool own_accesses_only = false;
-  /// Records which pages are touched, from the beginning to settled(). Needs userfaultfd.
+  /// Records which pages are touched, from the beginning to settled(). Needs userfaultfd, and
+  /// shared memory, whose pages take longer to make; other memory is a mapping as a heap's,
+  /// private.
   bool record = false;
   std::shared_ptr<FileIo> file_io = {};  ///< Null: make_plain_file_io().
   unsigned workers = 0;  ///< Threads that load; 0: one a CPU, at most 8; lazily twice as many.
@@ -82,13 +84,15 @@ class GANTRY_API Snapshot {
 
   /// In the order of their pages. Valid as long as the snapshot.
   [[nodiscard]] std::span<const SnapshotRegion> regions() const noexcept;
-  /// The memory of one. Touching what is not there waits for it; if it can never be there
-  /// (error() says why) it is SIGBUS, and EFAULT in system calls. Errors: `not_found`.
+  /// The memory of one. Touching what is not there waits for it; if it can never be there (error()
+  /// says why) it is SIGBUS, and EFAULT in system calls. What the program drops (MADV_DONTNEED) is
+  /// zero then; what create() made, or what was restored to record, comes again. Errors:
+  /// `not_found`.
   [[nodiscard]] Result<ByteSpan> region(std::string_view name) const;
 
   /// Records from now on which pages are touched, in their order; each costs a fault. All must be
   /// there. What was recorded before is forgotten. Errors: as restore() with `record`;
-  /// `invalid_argument` (it is loading).
+  /// `invalid_argument` (it is loading; it was restored without RestoreOptions::record).
   [[nodiscard]] Result<void> record(bool own_accesses_only = false);
   /// Ends the recording. Errors: `system`.
   [[nodiscard]] Result<void> settled();

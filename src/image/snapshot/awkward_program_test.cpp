@@ -13,6 +13,7 @@
 #include <atomic>
 #include <csignal>
 #include <cstddef>
+#include <filesystem>
 #include <functional>
 #include <thread>
 
@@ -87,6 +88,7 @@ TEST_F(AwkwardPrograms, WhereAllMemoryIsLockedPagesAreThoseThatWereSaved) {
       if (!restored) return records ? 1 : kMayNot;  // RLIMIT_MEMLOCK
       if (!are_numbered(*restored) || !restored->wait()) return 2;
       if (restored->report().faults == 0 && records) return 3;
+      if (!records) continue;
       if (!restored->settled() || !restored->record(true)) return 4;
       if (!are_numbered(*restored) || restored->touched().size() != 2 * kChunkPages) return 5;
     }
@@ -113,6 +115,44 @@ TEST_F(AwkwardPrograms, PagesComeWhereTheProgramHasProtectedSome) {
     ASSERT_TRUE(done) << to_string(done.error());
     EXPECT_TRUE(are_numbered(*restored));
   }
+}
+
+// Parts of it may not be read by the program itself.
+TEST_F(AwkwardPrograms, WhatTheProgramHasProtectedIsSaved) {
+  save_numbered(2 * kChunkPages, some_pages(2 * kChunkPages, 100, 4));
+  for (const bool records : {false, true}) {
+    RestoreOptions options = lazily();
+    options.record = records;
+    const auto restored = Snapshot::restore(path_, options);
+    ASSERT_TRUE(restored) << to_string(restored.error());
+    ASSERT_TRUE(restored->wait());
+    std::byte* const memory = must(restored->region("heap")).data();
+    ASSERT_EQ(::mprotect(memory + 21 * kPageBytes, 3 * kPageBytes, PROT_NONE), 0);
+    const std::string again = folder_.file("again.gimg");
+    const auto saved = restored->save(again);
+    ASSERT_TRUE(saved) << to_string(saved.error());
+    EXPECT_TRUE(are_numbered(must(Snapshot::restore(again))));
+    std::filesystem::remove(again);
+  }
+}
+
+TEST_F(AwkwardPrograms, WhereTheKernelHidesAProcessFromItselfSavingSaysWhatToDo) {
+  if (no_busy_fork() != nullptr) GTEST_SKIP() << no_busy_fork();
+  save_numbered(10);
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms{0777});
+  std::filesystem::permissions(path_, std::filesystem::perms{0644});
+  EXPECT_EQ(in_child([&] {
+              if (::getuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) return 1;
+              if (::prctl(PR_SET_DUMPABLE, 0) != 0) return 2;
+              const Snapshot restored = must(Snapshot::restore(path_, lazily()));
+              const auto saved = restored.save(path_ + "2");
+              if (saved || saved.error().code != Code::permission_denied) return 3;
+              if (saved.error().hint.find("RestoreOptions::record") == std::string::npos) return 4;
+              RestoreOptions options = lazily();
+              options.record = true;
+              return must(Snapshot::restore(path_, options)).save(path_ + "2") ? 0 : 5;
+            }),
+            0);
 }
 
 /// From now on the kernel says that it has no memory for what this process wants mapped.

@@ -9,8 +9,6 @@
 #include <algorithm>
 #include <array>
 
-#include "image/snapshot/page_map.hpp"
-
 // Of kernels newer than the headers: Linux 6.1 and 6.6.
 #ifndef USERFAULTFD_IOC_NEW
 #define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
@@ -74,13 +72,15 @@ Result<FaultSource> FaultSource::open(bool own_accesses_only) {
   return source;
 }
 
-Result<void> FaultSource::watch(ByteSpan memory) {
-  uffdio_register request{{reinterpret_cast<std::uintptr_t>(memory.data()), memory.size()},
-                          UFFDIO_REGISTER_MODE_MISSING | UFFDIO_REGISTER_MODE_MINOR,
+Result<void> FaultSource::watch(const Memory& memory) {
+  memory_ = memory.mapped();
+  is_shared_ = memory.kind() == Memory::Kind::shared;
+  const std::uint64_t minor = is_shared_ ? UFFDIO_REGISTER_MODE_MINOR : 0;
+  uffdio_register request{{reinterpret_cast<std::uintptr_t>(memory_.data()), memory_.size()},
+                          UFFDIO_REGISTER_MODE_MISSING | minor,
                           0};
   if (::ioctl(fd_.get(), UFFDIO_REGISTER, &request) != 0)
     return fail_errno("userfaultfd: watching memory");
-  memory_ = memory;
   return {};
 }
 
@@ -152,6 +152,7 @@ Result<void> FaultSource::make_zero(Bytes at, Bytes bytes) {
 }
 
 Result<void> FaultSource::map(Bytes at, Bytes bytes) {
+  if (!is_shared_) return make_zero(at, bytes);  // what is there is mapped: only its waiters wake
   const int error = each(at, bytes, [&](Bytes from, Bytes left) -> std::int64_t {
     uffdio_continue request{{reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
     if (::ioctl(fd_.get(), UFFDIO_CONTINUE, &request) == 0) return static_cast<std::int64_t>(left);

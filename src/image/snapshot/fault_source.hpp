@@ -5,10 +5,11 @@
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
+#include "image/snapshot/memory.hpp"
 
 namespace gantry::snapshot {
 
-/// Tells who touches pages of one mapping of a memfd that are not mapped, and maps them. Whoever
+/// Tells who touches pages of a snapshot's memory that are not mapped, and maps them. Whoever
 /// touched one sleeps until then. Any thread may call every member.
 class FaultSource {
  public:
@@ -16,7 +17,7 @@ class FaultSource {
   /// it. Errors: `unsupported`, `permission_denied`, with how to mend that.
   [[nodiscard]] static Result<FaultSource> open(bool own_accesses_only);
   /// Begins; pages that are mapped already raise no faults. Errors: `system`.
-  [[nodiscard]] Result<void> watch(ByteSpan memory);
+  [[nodiscard]] Result<void> watch(const Memory& memory);
   /// Ends. Whoever sleeps touches again; what is not there is zero from then on.
   void ignore() noexcept;
 
@@ -30,7 +31,7 @@ class FaultSource {
   // as it is. All wake whoever sleeps there. Errors: `out_of_memory`, `system`.
   [[nodiscard]] Result<void> copy(Bytes to, ConstByteSpan from);  ///< New pages with these bytes.
   [[nodiscard]] Result<void> map(Bytes at,
-                                 Bytes bytes);  ///< What the memfd has there; zeros, if nothing.
+                                 Bytes bytes);  ///< What shared memory has there; else zeros.
   /// Touching them is SIGBUS from now on (SIGSEGV before Linux 6.6).
   void poison(Bytes at, Bytes bytes) noexcept;
 
@@ -42,6 +43,7 @@ class FaultSource {
 
   Fd fd_;
   ByteSpan memory_;
+  bool is_shared_ = false;
   bool has_poison_ = false;
 };
 

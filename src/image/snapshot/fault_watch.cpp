@@ -15,7 +15,7 @@ Result<std::unique_ptr<FaultWatch>> FaultWatch::make(FaultSource faults, const M
                                                      bool records) {
   GANTRY_ASSIGN(Fd wake, make_event());
   std::unique_ptr<FaultWatch> watch(new FaultWatch(std::move(faults), std::move(wake), records));
-  GANTRY_TRY(watch->faults_.watch(memory.mapped()));
+  GANTRY_TRY(watch->faults_.watch(memory));
   return watch;
 }
 

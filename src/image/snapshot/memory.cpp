@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include <cstring>
 #include <unordered_set>
 #include <utility>
 
@@ -18,8 +19,15 @@
 namespace gantry::snapshot {
 namespace {
 
+constexpr int kUsable = PROT_READ | PROT_WRITE;
+
 constexpr std::uint64_t pages_of(Bytes bytes) noexcept {
   return (bytes + kPageBytes - 1) / kPageBytes;
+}
+
+tl::unexpected<Error> not_mapped(Bytes bytes) {
+  return fail_errno(fmt::format("mapping {} bytes", bytes), errno,
+                    "free memory, or raise the limit (ulimit -v, ulimit -d)");
 }
 
 }  // namespace
@@ -45,7 +53,10 @@ Result<std::uint64_t> count_pages(std::span<const SnapshotRegion> regions) {
   return pages;
 }
 
-Result<Memory> Memory::make(std::vector<SnapshotRegion> regions) {
+// Pages that are made before somebody watches are of zeros. mlockall(MCL_FUTURE) makes all of a
+// mapping that may be touched and has a size: shared memory gets its size when it is mapped, own
+// memory may be touched when it is watched.
+Result<Memory> Memory::make(std::vector<SnapshotRegion> regions, Kind kind) {
   if (page_bytes() != kPageBytes)
     return fail(Code::unsupported,
                 fmt::format("a snapshot's pages have {} bytes, this machine's {}", kPageBytes,
@@ -54,17 +65,27 @@ Result<Memory> Memory::make(std::vector<SnapshotRegion> regions) {
   Memory memory;
   memory.regions_ = std::move(regions);
   const Bytes bytes = pages * kPageBytes;
-  // It gets its size when it is mapped: else mlockall(MCL_FUTURE) would make all pages, of zeros.
-  GANTRY_ASSIGN(memory.fd_, make_memfd("snapshot", 0));
-  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, memory.fd_.get(), 0);
-  if (at == MAP_FAILED)
-    return fail_errno(fmt::format("mapping {} bytes", bytes), errno,
-                      "free memory, or raise the limit (ulimit -v)");
+  if (kind == Kind::shared) {
+    GANTRY_ASSIGN(memory.fd_, make_memfd("snapshot", 0));
+  }
+  void* const at =
+      kind == Kind::shared
+          ? ::mmap(nullptr, bytes, kUsable, MAP_SHARED, memory.fd_.get(), 0)
+          : ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (at == MAP_FAILED) return not_mapped(bytes);
   memory.mapped_ = {static_cast<std::byte*>(at), bytes};
-  GANTRY_TRY(set_file_size(memory.fd_.get(), bytes, fmt::format("memfd of {} bytes", bytes)));
-  GANTRY_TRY(seal(memory.fd_.get(), kSizeSeals));
+  if (kind == Kind::shared) {
+    GANTRY_TRY(set_file_size(memory.fd_.get(), bytes, fmt::format("memfd of {} bytes", bytes)));
+    GANTRY_TRY(seal(memory.fd_.get(), kSizeSeals));
+  }
   if (::madvise(at, bytes, MADV_DONTFORK) != 0) return fail_errno("keeping memory from children");
   return memory;
+}
+
+Result<void> Memory::open() const {
+  if (kind() == Kind::own && ::mprotect(mapped_.data(), mapped_.size(), kUsable) != 0)
+    return not_mapped(mapped_.size());
+  return {};
 }
 
 Memory::Memory(Memory&& other) noexcept
@@ -98,28 +119,9 @@ std::string Memory::name_of(std::uint64_t page) const {
 }
 
 Result<void> Memory::write(std::uint64_t page, ConstByteSpan bytes) const {
-  return write_at(fd_.get(), bytes, page * kPageBytes);
-}
-
-Result<void> Memory::read(std::uint64_t page, ByteSpan into) const {
-  Bytes offset = page * kPageBytes;
-  while (!into.empty()) {
-    const ssize_t got = ::pread(fd_.get(), into.data(), into.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got <= 0) return fail_errno("reading a snapshot's memory", got < 0 ? errno : EIO);
-    offset += static_cast<Bytes>(got);
-    into = into.subspan(static_cast<Bytes>(got));
-  }
+  if (kind() == Kind::shared) return write_at(fd_.get(), bytes, page * kPageBytes);
+  std::memcpy(mapped_.data() + page * kPageBytes, bytes.data(), bytes.size());
   return {};
-}
-
-Run Memory::made_from(std::uint64_t page) const noexcept {
-  const auto seek = [&](std::uint64_t from, int what) -> std::uint64_t {
-    const off_t found = ::lseek(fd_.get(), static_cast<off_t>(from * kPageBytes), what);
-    return found < 0 ? pages() : static_cast<Bytes>(found) / kPageBytes;
-  };
-  const std::uint64_t begin = page < pages() ? seek(page, SEEK_DATA) : pages();
-  return {begin, begin < pages() ? seek(begin, SEEK_HOLE) - begin : 0, 0};
 }
 
 Result<void> Memory::unmap_pages() const {

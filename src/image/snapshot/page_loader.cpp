@@ -5,7 +5,6 @@
 #include "base/crc32c.hpp"
 #include "base/event.hpp"
 #include "base/result.hpp"
-#include "image/snapshot/tables.hpp"
 #include "image/tables.hpp"
 
 namespace gantry::snapshot {
@@ -23,12 +22,11 @@ std::size_t grains_of(const ImageChunk& chunk) noexcept {
 
 }  // namespace
 
-PageLoader::PageLoader(const Image& image, const Memory& memory, PageMap map,
-                       std::vector<std::uint32_t> crcs, const RestoreOptions& options)
+PageLoader::PageLoader(const Image& image, const Memory& memory, Checked tables,
+                       const RestoreOptions& options)
     : LoadJob(image, options.deadline),
       memory_(memory),
-      map_(std::move(map)),
-      crcs_(std::move(crcs)),
+      tables_(std::move(tables)),
       options_(options) {
   for (const Part part : {Part::first, Part::rest}) {
     const ImagePartition& partition = partitions[partition_of(part)];
@@ -135,7 +133,7 @@ Result<void> PageLoader::check_pages(Grain grain, ConstByteSpan raw) const {
   const std::uint64_t before = place.part == Part::first ? 0 : map_.pages_of(Part::first);
   for (std::uint64_t i = 0; i < pages_of(grain); ++i) {
     const std::uint32_t crc = crc32c(raw.subspan(i * kPageBytes, kPageBytes));
-    if (const std::uint32_t wanted = crcs_[before + place.at + i]; crc != wanted)
+    if (const std::uint32_t wanted = tables_.crcs[before + place.at + i]; crc != wanted)
       return fail(Code::invalid_argument,
                   fmt::format("{}: a page is not the one that was saved: its CRC is {:08x}, not "
                               "{:08x}",

@@ -9,6 +9,7 @@
 #include "image/snapshot/fault_source.hpp"
 #include "image/snapshot/memory.hpp"
 #include "image/snapshot/page_fetcher.hpp"
+#include "image/snapshot/tables.hpp"
 
 namespace gantry::snapshot {
 
@@ -23,7 +24,7 @@ namespace gantry::snapshot {
 ///   P4  Once has_ended_ is set no chunk is taken, and what is not there becomes poison.
 class PageLoader final : public LoadJob {
  public:
-  PageLoader(const Image& image, const Memory& memory, PageMap map, std::vector<std::uint32_t> crcs,
+  PageLoader(const Image& image, const Memory& memory, Checked tables,
              const RestoreOptions& options);
   ~PageLoader() override;
 
@@ -84,8 +85,8 @@ class PageLoader final : public LoadJob {
   void poison();
 
   const Memory& memory_;
-  const PageMap map_;
-  const std::vector<std::uint32_t> crcs_;  // of the pages of `first`, then of `rest`
+  const Checked tables_;
+  const PageMap& map_ = tables_.pages;
   const RestoreOptions options_;
   FaultSource* faults_ = nullptr;
   int over_ = -1;

@@ -7,68 +7,86 @@
 namespace gantry::snapshot {
 namespace {
 
-std::uint64_t end_of(const std::vector<Run>& runs) noexcept {
-  return runs.empty() ? 0 : runs.back().at + runs.back().pages;
-}
+constexpr unsigned kPlaceBits = 32;
+static_assert(kMostPages <= std::uint64_t{1} << kPlaceBits);
 
-Result<void> add(std::vector<Run>& runs, std::uint64_t page, std::uint64_t count,
-                 std::uint64_t pages) {
+Result<void> check_run(std::uint64_t page, std::uint64_t count, std::uint64_t pages) {
   if (page >= pages || count > pages - page)
     return fail(Code::invalid_argument,
                 fmt::format("page {} and {} more: there are {}", page, count - 1, pages));
-  if (!runs.empty() && runs.back().page + runs.back().pages == page)
-    runs.back().pages += count;
-  else
-    runs.push_back({page, count, end_of(runs)});
   return {};
+}
+
+std::uint64_t end_of(const PageMap::PageRun& run) noexcept {
+  return run[0] + run[1];
 }
 
 }  // namespace
 
-Result<PageMap> PageMap::make(std::uint64_t pages, const std::vector<std::uint64_t>& touched,
-                              const std::vector<std::array<std::uint64_t, 2>>& runs) {
+Result<PageMap> PageMap::make(std::uint64_t pages, std::span<const std::uint64_t> touched,
+                              std::span<const PageRun> runs) {
   PageMap map;
-  auto& [first, rest] = map.runs_;
-  for (const std::uint64_t page : touched) GANTRY_TRY(add(first, page, 1, pages));
-  for (const auto& [page, count] : runs) {
+  map.touched_ = touched;
+  map.runs_ = runs;
+  map.by_page_.reserve(touched.size());
+  for (const std::uint64_t page : touched) {
+    GANTRY_TRY(check_run(page, 1, pages));
+    map.by_page_.push_back(page << kPlaceBits | map.by_page_.size());
+  }
+  map.run_at_.reserve(runs.size());
+  for (std::size_t i = 0; i < runs.size(); ++i) {
+    const auto& [page, count] = runs[i];
     if (count == 0) return fail(Code::invalid_argument, fmt::format("0 pages from {} on", page));
-    if (!rest.empty() && page < rest.back().page + rest.back().pages)
+    if (i != 0 && page < end_of(runs[i - 1]))
       return fail(Code::invalid_argument, fmt::format("page {} does not follow", page));
-    GANTRY_TRY(add(rest, page, count, pages));
+    GANTRY_TRY(check_run(page, count, pages));
+    map.run_at_.push_back(static_cast<std::uint32_t>(map.rest_pages_));
+    map.rest_pages_ += count;
   }
-  for (const Run& run : first) map.by_page_.push_back({run, Part::first});
-  for (const Run& run : rest) map.by_page_.push_back({run, Part::rest});
-  std::ranges::sort(map.by_page_, {}, [](const Known& known) { return known.run.page; });
-  for (std::size_t i = 1; i < map.by_page_.size(); ++i) {
-    const Run& before = map.by_page_[i - 1].run;
-    if (const Run& run = map.by_page_[i].run; run.page < before.page + before.pages)
-      return fail(Code::invalid_argument, fmt::format("page {} is there twice", run.page));
-  }
+  std::ranges::sort(map.by_page_);
+  GANTRY_TRY(map.check_once());
   return map;
 }
 
-std::optional<PageMap::Place> PageMap::find(std::uint64_t page) const noexcept {
-  const auto behind = std::ranges::upper_bound(by_page_, page, {},
-                                               [](const Known& known) { return known.run.page; });
-  if (behind == by_page_.begin()) return std::nullopt;
-  const Known& known = *std::prev(behind);
-  if (page - known.run.page >= known.run.pages) return std::nullopt;
-  return Place{known.part, known.run.at + (page - known.run.page)};
+Result<void> PageMap::check_once() const {
+  auto run = runs_.begin();
+  for (std::size_t i = 0; i < by_page_.size(); ++i) {
+    const std::uint64_t page = by_page_[i] >> kPlaceBits;
+    while (run != runs_.end() && end_of(*run) <= page) ++run;
+    const bool is_in_run = run != runs_.end() && (*run)[0] <= page;
+    if (is_in_run || (i != 0 && by_page_[i - 1] >> kPlaceBits == page))
+      return fail(Code::invalid_argument, fmt::format("page {} is there twice", page));
+  }
+  return {};
 }
 
-std::uint64_t PageMap::pages_of(Part part) const noexcept {
-  return end_of(runs(part));
+std::optional<PageMap::Place> PageMap::find(std::uint64_t page) const noexcept {
+  const auto touched = std::ranges::lower_bound(by_page_, page << kPlaceBits);
+  if (touched != by_page_.end() && *touched >> kPlaceBits == page)
+    return Place{Part::first, static_cast<std::uint32_t>(*touched)};
+  const auto behind =
+      std::ranges::upper_bound(runs_, page, {}, [](const PageRun& run) { return run[0]; });
+  if (behind == runs_.begin() || end_of(*std::prev(behind)) <= page) return std::nullopt;
+  const auto run = static_cast<std::size_t>(std::prev(behind) - runs_.begin());
+  return Place{Part::rest, run_at_[run] + (page - runs_[run][0])};
 }
 
 std::vector<Run> PageMap::runs_of(Part part, std::uint64_t at, std::uint64_t pages) const {
   std::vector<Run> found;
-  const std::vector<Run>& all = runs(part);
-  auto run = std::ranges::upper_bound(all, at, {}, &Run::at);
-  if (run != all.begin()) --run;
-  for (; run != all.end() && run->at < at + pages; ++run) {
-    const std::uint64_t begin = std::max(run->at, at);
-    const std::uint64_t end = std::min(run->at + run->pages, at + pages);
-    if (begin < end) found.push_back({run->page + (begin - run->at), end - begin, begin});
+  const std::uint64_t end = at + std::min(pages, pages_of(part) - at);
+  if (part == Part::first) {
+    for (std::uint64_t place = at; place < end; ++place) {
+      if (found.empty() || found.back().page + found.back().pages != touched_[place])
+        found.push_back({touched_[place], 0, place});
+      ++found.back().pages;
+    }
+    return found;
+  }
+  auto run = static_cast<std::size_t>(std::ranges::upper_bound(run_at_, at) - run_at_.begin());
+  for (run -= run == 0 ? 0 : 1; run < runs_.size() && run_at_[run] < end; ++run) {
+    const std::uint64_t begin = std::max<std::uint64_t>(run_at_[run], at);
+    const std::uint64_t behind = std::min(run_at_[run] + runs_[run][1], end);
+    found.push_back({runs_[run][0] + (begin - run_at_[run]), behind - begin, begin});
   }
   return found;
 }

@@ -3,6 +3,7 @@
 #include <array>
 #include <gantry/types.hpp>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,15 +23,17 @@ struct Run {
 /// The working set, and what is neither that nor zero.
 enum class Part : std::uint8_t { first, rest };
 
-/// Finds the place of a page, and the pages of a place.
+/// Finds the place of a page, and the pages of a place. It refers to the tables that it was made
+/// of, and adds little of its own: each page of memory that is new delays the first chunk.
 class PageMap {
  public:
-  /// `touched`: pages of the part `first`, in its order. `runs`: pairs of page and pages, of the
-  /// part `rest`. Errors, which name no image: a page that does not exist or is there twice, runs
-  /// that are empty or do not go up.
+  using PageRun = std::array<std::uint64_t, 2>;  ///< Page and pages.
+  /// `touched`: pages of the part `first`, in its order. `runs`: of the part `rest`. Both outlive
+  /// the map. Errors, which name no image: a page that does not exist or is there twice, runs that
+  /// are empty or do not go up.
   [[nodiscard]] static Result<PageMap> make(std::uint64_t pages,
-                                            const std::vector<std::uint64_t>& touched,
-                                            const std::vector<std::array<std::uint64_t, 2>>& runs);
+                                            std::span<const std::uint64_t> touched,
+                                            std::span<const PageRun> runs);
 
   struct Place {
     Part part{};
@@ -39,20 +42,20 @@ class PageMap {
   /// Nothing: the page is zero.
   [[nodiscard]] std::optional<Place> find(std::uint64_t page) const noexcept;
 
-  [[nodiscard]] std::uint64_t pages_of(Part part) const noexcept;
+  [[nodiscard]] std::uint64_t pages_of(Part part) const noexcept {
+    return part == Part::first ? touched_.size() : rest_pages_;
+  }
   /// Those that pages [at, at + pages) of a part consist of, in their order.
   [[nodiscard]] std::vector<Run> runs_of(Part part, std::uint64_t at, std::uint64_t pages) const;
 
  private:
-  struct Known {
-    Run run;
-    Part part{};
-  };
-  [[nodiscard]] const std::vector<Run>& runs(Part part) const noexcept {
-    return runs_[static_cast<std::size_t>(part)];
-  }
-  std::array<std::vector<Run>, 2> runs_;  // of a part, in its order
-  std::vector<Known> by_page_;
+  [[nodiscard]] Result<void> check_once() const;
+
+  std::span<const std::uint64_t> touched_;
+  std::vector<std::uint64_t> by_page_;  // sorted: touched page << 32 | place
+  std::span<const PageRun> runs_;
+  std::vector<std::uint32_t> run_at_;  // pages of the part before each run
+  std::uint64_t rest_pages_ = 0;
 };
 
 }  // namespace gantry::snapshot

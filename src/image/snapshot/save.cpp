@@ -8,6 +8,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/result.hpp"
+#include "image/snapshot/memory_reader.hpp"
 #include "image/snapshot/tables.hpp"
 
 namespace gantry::snapshot {
@@ -23,7 +24,7 @@ bool is_zero(ConstByteSpan page) noexcept {
 /// What the pages held when they were first read.
 class Contents {
  public:
-  explicit Contents(const Memory& memory) : memory_(memory) {}
+  Contents(const Memory& memory, const MemoryReader& reader) : memory_(memory), reader_(reader) {}
 
   Result<void> read_all() {
     return each_made([&](std::uint64_t page, ConstByteSpan bytes) -> Result<void> {
@@ -77,29 +78,31 @@ class Contents {
   template <class Visit>
   Result<void> each_made(Visit visit) const {
     std::vector<std::byte> piece(kPiecePages * kPageBytes);
-    for (Run made = memory_.made_from(0); made.pages > 0;
-         made = memory_.made_from(made.page + made.pages)) {
+    for (std::uint64_t next = 0;;) {
+      GANTRY_ASSIGN(const Run made, reader_.made_from(next));
+      if (made.pages == 0) return {};
+      next = made.page + made.pages;
       for (std::uint64_t done = 0; done < made.pages; done += kPiecePages) {
         const std::uint64_t pages = std::min(kPiecePages, made.pages - done);
         const ByteSpan bytes = ByteSpan(piece).first(pages * kPageBytes);
-        GANTRY_TRY(memory_.read(made.page + done, bytes));
+        GANTRY_TRY(reader_.read(made.page + done, bytes));
         for (std::uint64_t i = 0; i < pages; ++i)
           GANTRY_TRY(visit(made.page + done + i, bytes.subspan(i * kPageBytes, kPageBytes)));
       }
     }
-    return {};
   }
 
   const Memory& memory_;
+  const MemoryReader& reader_;
   std::vector<Run> runs_;  // not zero; at: of the first one's CRC
   std::vector<std::uint32_t> crcs_;
 };
 
-Result<void> read_pages(const Memory& memory, const Contents& contents,
+Result<void> read_pages(const MemoryReader& reader, const Contents& contents,
                         const std::vector<Run>& runs, ByteSpan into) {
   for (const Run& run : runs) {
     const ByteSpan bytes = into.first(run.pages * kPageBytes);
-    GANTRY_TRY(memory.read(run.page, bytes));
+    GANTRY_TRY(reader.read(run.page, bytes));
     for (std::uint64_t i = 0; i < run.pages; ++i)
       GANTRY_TRY(contents.check(run.page + i, bytes.subspan(i * kPageBytes, kPageBytes)));
     into = into.subspan(bytes.size());
@@ -127,7 +130,9 @@ Result<ImageFacts> save(const std::string& path, const Memory& memory,
   const auto of_path = [&](const Error& error) {
     return fail(error.code, fmt::format("{}: {}", path, error.message), error.hint);
   };
-  Contents contents(memory);
+  const auto reader = MemoryReader::make(memory);
+  if (!reader) return of_path(reader.error());
+  Contents contents(memory, *reader);
   GANTRY_TRY(contents.read_all());
   Tables tables{
       memory.regions(), touched, contents.runs_without({touched.begin(), touched.end()}), {}};
@@ -151,7 +156,7 @@ Result<ImageFacts> save(const std::string& path, const Memory& memory,
                        const Part part = index == Index::first ? Part::first : Part::rest;
                        const auto runs =
                            map->runs_of(part, from / kPageBytes, into.size() / kPageBytes);
-                       auto done = read_pages(memory, contents, runs, into);
+                       auto done = read_pages(*reader, contents, runs, into);
                        if (!done) return of_path(done.error());
                        return {};
                      });

@@ -38,7 +38,8 @@ Snapshot::~Snapshot() = default;
 
 Result<Snapshot> Snapshot::create(std::span<const SnapshotRegion> regions) {
   return guarded([&]() -> Result<Snapshot> {
-    GANTRY_ASSIGN(auto memory, snapshot::Memory::make({regions.begin(), regions.end()}));
+    GANTRY_ASSIGN(auto memory, snapshot::Memory::make({regions.begin(), regions.end()},
+                                                      snapshot::Memory::Kind::shared));
     return Snapshot(std::make_shared<State>(std::move(memory)));
   });
 }
@@ -47,13 +48,14 @@ Result<Snapshot> Snapshot::restore(const std::string& path, const RestoreOptions
   return guarded([&]() -> Result<Snapshot> {
     GANTRY_ASSIGN(Image image, Image::open(path));
     GANTRY_ASSIGN(auto checked, snapshot::read_tables(image));
-    auto memory = snapshot::Memory::make(std::move(checked.tables.regions));
+    using Kind = snapshot::Memory::Kind;
+    auto memory = snapshot::Memory::make(std::move(checked.regions),
+                                         options.record ? Kind::shared : Kind::own);
     if (!memory)
       return fail(memory.error().code, fmt::format("{}: {}", path, memory.error().message),
                   memory.error().hint);
     Snapshot restored(std::make_shared<State>(std::move(*memory)));
-    GANTRY_TRY(restored.state_->start(image, std::move(checked.pages),
-                                      std::move(checked.tables.crcs), options));
+    GANTRY_TRY(restored.state_->start(image, std::move(checked), options));
     return restored;
   });
 }
@@ -81,7 +83,7 @@ std::vector<std::uint64_t> Snapshot::touched() const {
 
 Result<ImageFacts> Snapshot::save(const std::string& path, const SaveOptions& options) const {
   return guarded([&]() -> Result<ImageFacts> {
-    GANTRY_TRY(state_->wait(What::all, Deadline::never()));
+    GANTRY_TRY(state_->prepare_save());
     return snapshot::save(path, state_->memory, options.touched.value_or(state_->touched()),
                           options.packing);
   });

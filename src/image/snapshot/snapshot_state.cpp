@@ -19,11 +19,9 @@ Snapshot::State::~State() {
   watch_.reset();
 }
 
-Result<void> Snapshot::State::start(const Image& image, snapshot::PageMap map,
-                                    std::vector<std::uint32_t> crcs,
+Result<void> Snapshot::State::start(const Image& image, snapshot::Checked tables,
                                     const RestoreOptions& options) {
-  loader = std::make_unique<snapshot::PageLoader>(image, memory, std::move(map), std::move(crcs),
-                                                  options);
+  loader = std::make_unique<snapshot::PageLoader>(image, memory, std::move(tables), options);
   Result<snapshot::FaultSource> faults = fail(Code::unsupported, "all was to be loaded first");
   if (options.lazy != Lazy::no || options.record)
     faults = snapshot::FaultSource::open(options.own_accesses_only);
@@ -33,10 +31,12 @@ Result<void> Snapshot::State::start(const Image& image, snapshot::PageMap map,
   if (!faults || options.lazy == Lazy::no)
     why_not_lazy_ = faults ? "all was to be loaded first" : faults.error().message;
   if (!faults) {
+    GANTRY_TRY(memory.open());
     GANTRY_TRY(loader->start(image, nullptr, -1));
     return loader->wait(snapshot::PageLoader::What::all, Deadline::never());
   }
   GANTRY_ASSIGN(watch_, snapshot::FaultWatch::make(std::move(*faults), memory, options.record));
+  GANTRY_TRY(memory.open());
   GANTRY_TRY(watch_->start(loader.get()));
   GANTRY_TRY(loader->start(image, &watch_->faults(), watch_->over()));
   if (options.lazy == Lazy::no)
@@ -55,6 +55,11 @@ void Snapshot::State::end_watch() {
 
 Result<void> Snapshot::State::record(bool own_accesses_only) {
   GANTRY_TRY(check_not_forked(fork_guard, "snapshot", "of the parent"));
+  if (memory.kind() == snapshot::Memory::Kind::own)
+    return fail(Code::invalid_argument,
+                "recording what was restored without RestoreOptions::record: the kernel says of "
+                "shared memory only who touches what is there",
+                "restore it with RestoreOptions::record");
   if (!is_whole()) {
     if (const auto error = loader->error()) return tl::unexpected(*error);
     return fail(Code::invalid_argument, "recording while a snapshot is loading",
@@ -77,6 +82,14 @@ Result<void> Snapshot::State::settled() {
   if (watch_ == nullptr) return {};
   watch_->settle();
   if (is_whole()) end_watch();
+  return {};
+}
+
+// Whoever touches zeros by way of the kernel gets EFAULT while only own accesses are answered.
+Result<void> Snapshot::State::prepare_save() {
+  GANTRY_TRY(wait(snapshot::PageLoader::What::all, Deadline::never()));
+  const std::lock_guard lock(mutex_);
+  if (memory.kind() == snapshot::Memory::Kind::own) end_watch();
   return {};
 }
 

@@ -13,10 +13,12 @@ struct GANTRY_LOCAL Snapshot::State {
   State& operator=(const State&) = delete;
 
   /// Begins to load.
-  [[nodiscard]] Result<void> start(const Image& image, snapshot::PageMap map,
-                                   std::vector<std::uint32_t> crcs, const RestoreOptions& options);
+  [[nodiscard]] Result<void> start(const Image& image, snapshot::Checked tables,
+                                   const RestoreOptions& options);
   [[nodiscard]] Result<void> record(bool own_accesses_only);
   [[nodiscard]] Result<void> settled();
+  /// Waits until everything is there, and watches own memory no more.
+  [[nodiscard]] Result<void> prepare_save();
   [[nodiscard]] std::vector<std::uint64_t> touched();
   [[nodiscard]] RestoreReport report();
   /// Errors: what ended the loading; `invalid_argument` in a child of fork().

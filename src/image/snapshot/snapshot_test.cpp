@@ -225,6 +225,31 @@ TEST_F(Snapshots, PagesOfZerosComeAgainWhenTheProgramDropsThem) {
   ASSERT_TRUE(back->wait());
 }
 
+// As of a heap, of which allocators drop pages that they take for zeros then.
+TEST_F(Snapshots, APageThatIsDroppedIsZeroUnlessItIsRecordedAndThoseThatAreNotThereCome) {
+  save_numbered(2 * kChunkPages, {7});
+  for (const bool records : {false, true}) {
+    const auto io = std::make_shared<GatedFileIo>(0);
+    RestoreOptions options = lazily(io, 1);
+    options.record = records;
+    const auto restored = Snapshot::restore(path_, options);
+    ASSERT_TRUE(restored) << to_string(restored.error());
+    const ByteSpan memory = must(restored->region("heap"));
+    io->wait_for_asked(1);
+    io->allow(1);
+    ASSERT_TRUE(restored->wait_for_working_set());
+    EXPECT_EQ(number_at(memory, 7), 8u);
+    ASSERT_EQ(::madvise(memory.data(), 100 * kPageBytes, MADV_DONTNEED), 0);
+    const std::uint64_t left = records ? 8 : 0;
+    EXPECT_EQ(number_at(memory, 7), left);
+    io->allow(1000);
+    ASSERT_TRUE(restored->wait());
+    EXPECT_EQ(number_at(memory, 7), left);
+    std::memcpy(memory.data() + 7 * kPageBytes, page_numbered(7).data(), kPageBytes);
+    EXPECT_TRUE(are_numbered(*restored));
+  }
+}
+
 // The kernel lets go of memory in two steps; who touches a page between them must not sleep on.
 TEST_F(Snapshots, NobodySleepsOnWhenTheLastPageHasCome) {
   constexpr std::uint64_t kPages = 3000;
@@ -282,6 +307,41 @@ TEST_F(Snapshots, RecordsWhatIsTouchedInItsOrderAndSavesThatFirst) {
   ASSERT_TRUE(second) << to_string(second.error());
   EXPECT_EQ(second->report().first_bytes, order.size() * kPageBytes);
   EXPECT_TRUE(are_numbered(*second));
+}
+
+TEST_F(Snapshots, WhatIsRestoredIsSavedAgainWithWhatWasWrittenSince) {
+  constexpr std::uint64_t kPages = 20'000;  // more than the kernel says the state of at a time
+  Snapshot made =
+      must(Snapshot::create(std::vector<SnapshotRegion>{{"a", 77}, {"heap", kPages * kPageBytes}}));
+  fill(must(made.region("heap")).subspan(9000 * kPageBytes, 3000 * kPageBytes), 5);
+  must(made.save(path_));
+  for (const Lazy lazy : {Lazy::require, Lazy::no}) {
+    const auto restored = Snapshot::restore(path_, {.lazy = lazy, .own_accesses_only = true});
+    ASSERT_TRUE(restored) << to_string(restored.error());
+    const ByteSpan heap = must(restored->region("heap"));
+    for (const std::uint64_t page : {std::uint64_t{0}, std::uint64_t{4095}, std::uint64_t{4096},
+                                     std::uint64_t{9100}, kPages - 1})
+      std::memset(heap.data() + page * kPageBytes + 7, static_cast<int>(1 + page % 100), 100);
+    const std::string again = folder_.file("again.gimg");
+    const auto saved = restored->save(again, {.touched = {{4, 9101}}});
+    ASSERT_TRUE(saved) << to_string(saved.error());
+    const Snapshot back = must(Snapshot::restore(again));
+    EXPECT_EQ(back.report().first_bytes, 2 * kPageBytes);
+    EXPECT_EQ(copy_of(must(back.region("heap"))), copy_of(heap));
+    EXPECT_LE(back.report().loaded_bytes, 3010 * kPageBytes);  // what never was is not stored
+    std::filesystem::remove(again);
+  }
+}
+
+TEST_F(Snapshots, RecordingIsForSharedMemory) {
+  save_numbered(10);
+  auto restored = must(Snapshot::restore(path_, lazily()));
+  ASSERT_TRUE(restored.wait());
+  const auto refused = restored.record(true);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid_argument);
+  EXPECT_THAT(refused.error().hint, HasSubstr("RestoreOptions::record"));
+  EXPECT_TRUE(are_numbered(restored));
 }
 
 TEST_F(Snapshots, RecordsAnewWhatIsThereAndWhatNeverWas) {

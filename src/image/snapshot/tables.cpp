@@ -1,9 +1,11 @@
 #include "image/snapshot/tables.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/result.hpp"
+#include "image/format.hpp"
 #include "image/snapshot/memory.hpp"
 
 namespace gantry::snapshot {
@@ -14,6 +16,8 @@ constexpr std::array<std::string_view, kTensors> kNames{"snapshot", "sizes", "na
 
 constexpr DataType kU64{DataType::unsigned_int, 64, 1};
 constexpr DataType kU32{DataType::unsigned_int, 32, 1};
+
+constexpr Bytes kHugePage = Bytes{2} << 20;  // or less, where they are larger: then it is none
 
 constexpr std::size_t of(Index index) noexcept {
   return static_cast<std::size_t>(index);
@@ -32,35 +36,41 @@ class Reader {
 
   Result<Checked> all() {
     GANTRY_TRY(check_tensors());
-    GANTRY_ASSIGN(const auto version, (read<std::uint64_t>(Index::snapshot)));
-    if (version != std::vector<std::uint64_t>{kVersion, kPageBytes})
+    GANTRY_TRY(check_sizes());
+    GANTRY_TRY(read());
+    constexpr std::array kWanted{kVersion, kPageBytes};
+    if (!std::ranges::equal(table<std::uint64_t>(Index::snapshot), kWanted))
       return bad("it is of another version, or has pages of another size");
-    if (bytes(Index::sizes) > kMostRegions * sizeof(std::uint64_t) ||
-        bytes(Index::names) > kMostRegions * (kMostNameBytes + 1))
-      return bad("it has more than 65536 regions");
-    Tables tables;
-    GANTRY_TRY(read_regions(tables.regions));
-    auto pages = count_pages(tables.regions);
+    std::vector<SnapshotRegion> regions;
+    GANTRY_TRY(read_regions(regions));
+    const auto pages = count_pages(regions);
     if (!pages) return bad(pages.error().message);
-    if (bytes(Index::touched) / sizeof(std::uint64_t) != bytes(Index::first) / kPageBytes)
-      return bad("its working set has not as many pages as are touched");
-    if (bytes(Index::runs) / sizeof(tables.runs[0]) > bytes(Index::rest) / kPageBytes)
-      return bad("it has more runs of pages than pages");
-    if (bytes(Index::crcs) / sizeof(tables.crcs[0]) !=
-        (bytes(Index::first) + bytes(Index::rest)) / kPageBytes)
-      return bad("it has not as many CRCs as pages");
-    GANTRY_ASSIGN(tables.touched, (read<std::uint64_t>(Index::touched)));
-    GANTRY_ASSIGN(tables.runs, (read<std::array<std::uint64_t, 2>>(Index::runs)));
-    GANTRY_ASSIGN(tables.crcs, (read<std::uint32_t>(Index::crcs)));
-    auto map = PageMap::make(*pages, tables.touched, tables.runs);
+    auto map = PageMap::make(*pages, table<std::uint64_t>(Index::touched),
+                             table<PageMap::PageRun>(Index::runs));
     if (!map) return bad(map.error().message);
     if (map->pages_of(Part::rest) != bytes(Index::rest) / kPageBytes)
       return bad(fmt::format("{} pages are in its runs; it has {}", map->pages_of(Part::rest),
                              bytes(Index::rest) / kPageBytes));
-    return Checked{std::move(tables), std::move(*map)};
+    const auto crcs = table<std::uint32_t>(Index::crcs);
+    return Checked{std::move(regions), std::move(tables_), std::move(*map), crcs};
   }
 
  private:
+  // Before anything is read, so that it is known how much that may be.
+  Result<void> check_sizes() const {
+    if (bytes(Index::sizes) > kMostRegions * sizeof(std::uint64_t) ||
+        bytes(Index::names) > kMostRegions * (kMostNameBytes + 1))
+      return bad("it has more than 65536 regions");
+    if (bytes(Index::touched) / sizeof(std::uint64_t) != bytes(Index::first) / kPageBytes)
+      return bad("its working set has not as many pages as are touched");
+    if (bytes(Index::runs) / sizeof(PageMap::PageRun) > bytes(Index::rest) / kPageBytes)
+      return bad("it has more runs of pages than pages");
+    if (bytes(Index::crcs) / sizeof(std::uint32_t) !=
+        (bytes(Index::first) + bytes(Index::rest)) / kPageBytes)
+      return bad("it has not as many CRCs as pages");
+    return {};
+  }
+
   tl::unexpected<Error> bad(std::string_view why) const {
     return fail(Code::invalid_argument, fmt::format("{}: snapshot: {}", image_.path(), why),
                 "save it anew");
@@ -86,17 +96,23 @@ class Reader {
   }
   static ImageTensor expect(Index index, const ImageTensor& found);
 
+  // At once. Of huge pages few have to be made, which else takes longer than all the rest.
+  Result<void> read() {
+    const Bytes all = image_.partitions()[0].bytes;
+    GANTRY_ASSIGN(tables_, take_memory({}, image::up_to(all, kHugePage)));
+    tables_.bytes = tables_.bytes.first(all);
+    return image_.read(0, 0, tables_.bytes);
+  }
+  static_assert(kImageTensorBorder % alignof(std::uint64_t) == 0);
   template <class Entry>
-  Result<std::vector<Entry>> read(Index index) {
-    std::vector<Entry> entries(bytes(index) / sizeof(Entry));
-    GANTRY_TRY(
-        image_.read(image_.tensors()[of(index)], std::as_writable_bytes(std::span(entries))));
-    return entries;
+  [[nodiscard]] std::span<const Entry> table(Index index) const {
+    const std::byte* const at = tables_.bytes.data() + image_.tensors()[of(index)].offset;
+    return {reinterpret_cast<const Entry*>(at), bytes(index) / sizeof(Entry)};
   }
 
   Result<void> read_regions(std::vector<SnapshotRegion>& regions) {
-    GANTRY_ASSIGN(const auto sizes, (read<std::uint64_t>(Index::sizes)));
-    GANTRY_ASSIGN(const auto names, (read<char>(Index::names)));
+    const auto sizes = table<std::uint64_t>(Index::sizes);
+    const auto names = table<char>(Index::names);
     std::string_view rest(names.data(), names.size());
     for (const std::uint64_t size : sizes) {
       const std::size_t end = rest.find('\0');
@@ -109,6 +125,7 @@ class Reader {
   }
 
   Image& image_;
+  LoadMemory tables_;
 };
 
 ImageTensor tensor(Index index, std::int64_t count) {

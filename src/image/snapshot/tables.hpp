@@ -2,6 +2,7 @@
 
 #include <gantry/image/snapshot.hpp>
 
+#include "image/load/load_job.hpp"
 #include "image/snapshot/page_map.hpp"
 
 namespace gantry::snapshot {
@@ -28,9 +29,12 @@ struct Tables {
 /// The bytes of one of the tables.
 [[nodiscard]] std::vector<std::byte> bytes_of(const Tables& tables, Index index);
 
+/// What was read of an image. The map and the CRCs lie in the bytes.
 struct Checked {
-  Tables tables;
+  std::vector<SnapshotRegion> regions;
+  LoadMemory bytes;  ///< Of all tables.
   PageMap pages;
+  std::span<const std::uint32_t> crcs;  ///< As Tables::crcs.
 };
 /// Reads and checks everything but the pages themselves. Errors: `invalid_argument`, with the image
 /// and what is wrong; those of Image::read().
