@@ -47,6 +47,9 @@ class LoadJob {
   /// The most of this chunk that is under way at a time, of one chunk of a worker then, so that who
   /// reads beside it waits for little; 0: as much as serves the disk.
   [[nodiscard]] virtual Bytes piece_of(std::size_t) const { return 0; }
+  /// Called by each worker once, when all is made that it has read before the first chunk with
+  /// pieces.
+  virtual void begin_pieces() {}
   /// True: a chunk's bytes come by frame(), which compares their CRC, and there() has none of them.
   [[nodiscard]] virtual bool takes_frames() const { return false; }
   /// Raw bytes from `from` of the chunk on; valid during the call.

@@ -74,7 +74,10 @@ Result<bool> LoadWorker::begin_next() {
 
 Result<void> LoadWorker::finish(Flight& flight) {
   const ImageChunk& facts = job_.chunks[flight.chunk];
-  if (job_.piece_of(flight.chunk) != 0 && !std::exchange(gives_way_, true)) give_way();
+  if (job_.piece_of(flight.chunk) != 0 && !std::exchange(gives_way_, true)) {
+    give_way();
+    job_.begin_pieces();
+  }
   if (!own_.lane->is_over(flight.ticket)) GANTRY_TRY(settle());
   const auto began = Clock::now();
   auto read = own_.lane->wait(flight.ticket, job_.ends);

@@ -13,6 +13,9 @@ namespace {
 constexpr std::uint64_t kChunkPages = kImageChunkBytes / kPageBytes;
 constexpr std::size_t kChunkGrains = kChunkPages / kGrainPages;
 constexpr std::size_t kAhead = 2;
+// So many times as long as its working set took the program is left alone, but only for such a part
+// of what the rest will take.
+constexpr double kAlone = 3, kMostAlone = 0.5;
 // Of the rest each worker reads one such piece at a time: a page out of turn waits behind them.
 constexpr Bytes kPieceBytes = Bytes{128} << 10;
 
@@ -98,6 +101,24 @@ std::optional<std::size_t> PageLoader::take(std::size_t worker) {
 Bytes PageLoader::piece_of(std::size_t chunk) const {
   const ImagePartition& rest = partitions[partition_of(Part::rest)];
   return faults_ != nullptr && chunk >= rest.first_chunk ? kPieceBytes : 0;
+}
+
+// The program has the machine for itself first, to use what it waited for: threads that make pages
+// beside it slow it down even where they have a CPU of their own.
+void PageLoader::begin_pieces() {
+  std::unique_lock lock(mutex_);
+  while (!has(What::working_set) && !has_ended_) spared_.wait(lock);
+  const auto first = report_.until_working_set;
+  const double rest = static_cast<double>(map_.pages_of(Part::rest)) /
+                      static_cast<double>(std::max<std::uint64_t>(map_.pages_of(Part::first), 1));
+  const auto alone = std::chrono::duration_cast<std::chrono::nanoseconds>(
+      std::min(kAlone, kMostAlone * rest) * first);
+  const auto until = began_ + first + alone;
+  const auto left = [&] {
+    return std::min<std::chrono::nanoseconds>(until - std::chrono::steady_clock::now(),
+                                              ends.left());
+  };
+  while (!wants_all_ && !has_ended_ && left().count() > 0) spared_.wait_for(lock, left());
 }
 
 // ---- grains
@@ -191,6 +212,7 @@ Result<void> PageLoader::mark(Grain grain) {
   if (has_first || has_all) {
     moved_.notify_all();
     urged_.notify_all();
+    spared_.notify_all();
   }
   if (!has_all) return mapped;
   // When all is there the watching may have ended meanwhile: whoever waits was woken by that.
@@ -301,6 +323,10 @@ std::vector<Grain> PageLoader::take_urgent(std::size_t most, Until until) {
 
 Result<void> PageLoader::wait(What what, Deadline deadline) {
   std::unique_lock lock(mutex_);
+  if (what == What::all) {
+    wants_all_ = true;
+    spared_.notify_all();
+  }
   while (!has(what) && !error_) {
     if (deadline.passed())
       return fail(

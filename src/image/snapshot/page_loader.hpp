@@ -50,6 +50,7 @@ class PageLoader final : public LoadJob {
   [[nodiscard]] std::optional<std::size_t> take(std::size_t worker) override;
   [[nodiscard]] LoadMemory place_of(std::size_t, Bytes) const override { return {}; }
   [[nodiscard]] Bytes piece_of(std::size_t chunk) const override;
+  void begin_pieces() override;
   [[nodiscard]] Result<void> there(std::size_t chunk, ConstByteSpan raw,
                                    std::chrono::nanoseconds waited,
                                    std::chrono::nanoseconds unpacked) override;
@@ -106,11 +107,12 @@ class PageLoader final : public LoadJob {
   std::atomic<bool> has_ended_ = false;  // by an error, or stop()
 
   std::mutex mutex_;
-  std::condition_variable moved_;       // for who waits: the working set, all, an error
-  std::condition_variable urged_;       // for the fetcher
-  std::condition_variable spared_;      // for workers that the working set does not need
-  std::size_t next_ = 0;                // of order_
-  std::deque<Grain> urgent_;            // may have been claimed meanwhile
+  std::condition_variable moved_;   // for who waits: the working set, all, an error
+  std::condition_variable urged_;   // for the fetcher
+  std::condition_variable spared_;  // for workers that let the working set, or its user, go first
+  bool wants_all_ = false;          // somebody waits for it
+  std::size_t next_ = 0;            // of order_
+  std::deque<Grain> urgent_;        // may have been claimed meanwhile
   std::vector<std::uint64_t> waiting_;  // pages whose grain is not there
   std::optional<Error> error_;
   RestoreReport report_;

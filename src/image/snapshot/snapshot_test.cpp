@@ -126,6 +126,36 @@ TEST_F(Snapshots, WhatIsNotOfTheWorkingSetIsReadInSmallPieces) {
   EXPECT_TRUE(are_numbered(*restored));
 }
 
+TEST_F(Snapshots, TheProgramIsLeftAloneWithItsWorkingSetUnlessItWaitsForAll) {
+  save_numbered(4 * kChunkPages, {7, 9});
+  const auto spend = [](auto time) {
+    for (const auto until = std::chrono::steady_clock::now() + time;
+         std::chrono::steady_clock::now() < until;);
+  };
+  bool has_hurried = false;
+  for (int round = 0; round < 20 && !has_hurried; ++round) {
+    const auto io = std::make_shared<GatedFileIo>(0);
+    const auto restored = Snapshot::restore(path_, lazily(io, 1));
+    ASSERT_TRUE(restored) << to_string(restored.error());
+    io->wait_for_asked(1);
+    spend(20ms);
+    io->allow(10'000);
+    ASSERT_TRUE(restored->wait_for_working_set());
+    const auto took = restored->report().until_working_set;
+    const ConstByteSpan memory = must(restored->region("heap"));
+    EXPECT_EQ(number_at(memory, 3 * kChunkPages), 3 * kChunkPages + 1);  // comes all the same
+    const Bytes most = 3 * 16 * kPageBytes;
+    if (round == 0) {
+      while (restored->report().loaded_bytes <= most) std::this_thread::yield();
+      EXPECT_GE(restored->report().elapsed, 4 * took);
+    }
+    ASSERT_TRUE(restored->wait());
+    has_hurried = round != 0 && restored->report().elapsed < 4 * took;
+    EXPECT_TRUE(are_numbered(*restored));
+  }
+  EXPECT_TRUE(has_hurried);
+}
+
 class OutOfTurn : public Snapshots, public ::testing::WithParamInterface<ImageOptions> {};
 
 // Of a chunk that waits for its turn, and of the one that is on its way.
