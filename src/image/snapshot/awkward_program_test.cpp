@@ -117,6 +117,57 @@ TEST_F(AwkwardPrograms, PagesComeWhereTheProgramHasProtectedSome) {
   }
 }
 
+// As allocators give memory back. Whoever maps something there has that.
+TEST_F(AwkwardPrograms, PagesComeWhereTheProgramHasUnmappedSome) {
+  save_numbered(2 * kChunkPages, some_pages(2 * kChunkPages, 100, 4));
+  for (const bool records : {false, true}) {
+    const auto io = std::make_shared<GatedFileIo>(0);
+    RestoreOptions options = lazily(io, 1);
+    options.record = records;
+    const auto restored = Snapshot::restore(path_, options);
+    ASSERT_TRUE(restored) << to_string(restored.error());
+    std::byte* const memory = must(restored->region("heap")).data();
+    std::byte* const gone = memory + 21 * kPageBytes;
+    ASSERT_EQ(::munmap(gone, 3 * kPageBytes), 0);
+    void* const other = ::mmap(gone, kPageBytes, PROT_READ | PROT_WRITE,
+                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    ASSERT_EQ(other, gone);
+    io->allow(1000);
+    const auto done = restored->wait();
+    ASSERT_TRUE(done) << to_string(done.error());
+    EXPECT_EQ(number_at({gone, kPageBytes}, 0), 0u);
+    for (std::uint64_t page = 0; page < 2 * kChunkPages; ++page)
+      if (page < 21 || page >= 24) {
+        ASSERT_EQ(number_at({memory, 2 * kChunkPages * kPageBytes}, page), page + 1);
+      }
+  }
+}
+
+// Or else they get EFAULT, in a process without rights, where the page is one of zeros.
+TEST_F(AwkwardPrograms, SystemCallsReadAllPagesWhenEverythingIsThere) {
+  if (no_busy_fork() != nullptr) GTEST_SKIP() << no_busy_fork();
+  Snapshot made = must(Snapshot::create(std::vector<SnapshotRegion>{{"heap", 2000 * kPageBytes}}));
+  must(made.region("heap"))[0] = std::byte{1};
+  must(made.save(path_));
+  std::filesystem::permissions(folder_.path(), std::filesystem::perms{0755});
+  std::filesystem::permissions(path_, std::filesystem::perms{0644});
+  EXPECT_EQ(in_child([&] {
+              if (::getuid() == 0 && (::setgid(65534) != 0 || ::setuid(65534) != 0)) return 1;
+              std::array<int, 2> pipe{};
+              if (::pipe(pipe.data()) != 0) return 2;
+              for (int round = 0; round < 100; ++round) {
+                const Snapshot restored = must(Snapshot::restore(path_, lazily({}, 1)));
+                const ConstByteSpan memory = must(restored.region("heap"));
+                if (!restored.wait()) return 3;
+                std::byte seen{7};
+                if (::write(pipe[1], memory.data() + (1000 + round) * kPageBytes, 1) != 1) return 4;
+                if (::read(pipe[0], &seen, 1) != 1 || seen != std::byte{0}) return 5;
+              }
+              return 0;
+            }),
+            0);
+}
+
 // Parts of it may not be read by the program itself.
 TEST_F(AwkwardPrograms, WhatTheProgramHasProtectedIsSaved) {
   save_numbered(2 * kChunkPages, some_pages(2 * kChunkPages, 100, 4));

@@ -105,7 +105,8 @@ std::span<const Bytes> FaultSource::take(std::array<Bytes, kMostTaken>& into) no
 
 // Calls until all is done. `call` returns the bytes it did, or -1 and errno; what is there already
 // is left out, page by page; so are calls across a border where the program has split the mapping
-// (mprotect, mlock, madvise). Returns 0 or an errno value.
+// (mprotect, mlock, madvise), and pages where it has another one by now or none (munmap, MAP_FIXED,
+// as allocators give memory back), on which nobody sleeps. Returns 0 or an errno value.
 template <class Call>
 int FaultSource::each(Bytes at, Bytes bytes, Call call) noexcept {
   const Bytes end = at + bytes;
@@ -115,7 +116,7 @@ int FaultSource::each(Bytes at, Bytes bytes, Call call) noexcept {
       at += static_cast<Bytes>(done);
     } else if (errno == ENOENT && most > kPageBytes) {
       most = kPageBytes;
-    } else if (errno == EEXIST) {
+    } else if (errno == EEXIST || errno == ENOENT) {
       wake(at, kPageBytes);
       at += kPageBytes;
     } else if (errno != EAGAIN && errno != EINTR) {

@@ -64,6 +64,13 @@ void FaultWatch::run() {
   }
   const std::lock_guard lock(mutex_);
   if (!stops_) faults_.ignore();  // else when nobody makes pages any more
+  is_over_ = true;
+  ended_.notify_all();
+}
+
+void FaultWatch::wait_until_over() {
+  std::unique_lock lock(mutex_);
+  while (!is_over_ && !records_) ended_.wait(lock);
 }
 
 Result<void> FaultWatch::answer(std::uint64_t page) {

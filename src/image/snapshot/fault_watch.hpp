@@ -1,6 +1,7 @@
 #pragma once  // image/snapshot/fault_watch.hpp: the thread that answers who touches pages that are
               // not mapped, and records them.
 
+#include <condition_variable>
 #include <mutex>
 #include <thread>
 #include <unordered_set>
@@ -25,6 +26,8 @@ class FaultWatch {
   /// An event to ring when the loader has everything.
   [[nodiscard]] int over() const noexcept { return wake_.get(); }
   void settle();
+  /// All is there: waits until nothing is watched any more, unless it is recorded.
+  void wait_until_over();
   [[nodiscard]] std::vector<std::uint64_t> touched();
   [[nodiscard]] std::size_t count();
 
@@ -42,6 +45,8 @@ class FaultWatch {
 
   std::mutex mutex_;
   bool records_;
+  std::condition_variable ended_;
+  bool is_over_ = false;
   bool stops_ = false;
   std::size_t count_ = 0;
   std::unordered_set<std::uint64_t> known_;

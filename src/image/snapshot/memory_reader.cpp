@@ -3,7 +3,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <array>
 
 #include "base/result.hpp"
 
@@ -56,7 +55,18 @@ Result<void> MemoryReader::read(std::uint64_t page, ByteSpan into) const {
   return read_all(contents_, into, (first_page() + page) * kPageBytes);
 }
 
-Result<Run> MemoryReader::made_from(std::uint64_t page) const {
+Result<std::uint64_t> MemoryReader::state_of(std::uint64_t page, States& states) const {
+  if (page < states.page || page - states.page >= states.words.size()) {
+    states.page = page;
+    states.words.resize(std::min<std::uint64_t>(kMapWords, memory_->pages() - page));
+    GANTRY_TRY(read_all(page_map_, std::as_writable_bytes(std::span(states.words)),
+                        (first_page() + page) * sizeof page));
+  }
+  return states.words[page - states.page];
+}
+
+// Where few pages lie together, reading their states anew for each run takes longer than all else.
+Result<Run> MemoryReader::made_from(std::uint64_t page, States& states) const {
   const std::uint64_t pages = memory_->pages();
   Run made{pages, 0, 0};
   if (memory_->kind() == Memory::Kind::shared) {
@@ -68,15 +78,11 @@ Result<Run> MemoryReader::made_from(std::uint64_t page) const {
     if (made.page < pages) made.pages = seek(made.page, SEEK_HOLE) - made.page;
     return made;
   }
-  std::array<std::uint64_t, kMapWords> words;  // NOLINT: written before it is read
-  for (std::uint64_t at = page; at < pages; at += kMapWords) {
-    const auto part = std::span(words).first(std::min<std::uint64_t>(kMapWords, pages - at));
-    GANTRY_TRY(read_all(page_map_, std::as_writable_bytes(part), (first_page() + at) * sizeof at));
-    for (std::size_t i = 0; i < part.size(); ++i) {
-      const bool is_made = (part[i] & kPresentOrSwapped) != 0;
-      if (is_made && made.pages++ == 0) made.page = at + i;
-      if (!is_made && made.pages != 0) return made;
-    }
+  for (std::uint64_t at = page; at < pages; ++at) {
+    GANTRY_ASSIGN(const std::uint64_t state, state_of(at, states));
+    const bool is_made = (state & kPresentOrSwapped) != 0;
+    if (is_made && made.pages++ == 0) made.page = at;
+    if (!is_made && made.pages != 0) return made;
   }
   return made;
 }

@@ -78,8 +78,9 @@ class Contents {
   template <class Visit>
   Result<void> each_made(Visit visit) const {
     std::vector<std::byte> piece(kPiecePages * kPageBytes);
+    MemoryReader::States states;
     for (std::uint64_t next = 0;;) {
-      GANTRY_ASSIGN(const Run made, reader_.made_from(next));
+      GANTRY_ASSIGN(const Run made, reader_.made_from(next, states));
       if (made.pages == 0) return {};
       next = made.page + made.pages;
       for (std::uint64_t done = 0; done < made.pages; done += kPiecePages) {

@@ -114,7 +114,12 @@ RestoreReport Snapshot::State::report() {
 Result<void> Snapshot::State::wait(snapshot::PageLoader::What what, Deadline deadline) const {
   GANTRY_TRY(check_not_forked(fork_guard, "snapshot", "of the parent"));
   if (loader == nullptr) return {};
-  return loader->wait(what, deadline);
+  GANTRY_TRY(loader->wait(what, deadline));
+  if (!loader->is_whole()) return {};
+  // Else a system call on zeros would get EFAULT until the watching ends.
+  const std::lock_guard lock(mutex_);
+  if (watch_ != nullptr) watch_->wait_until_over();
+  return {};
 }
 
 }  // namespace gantry

@@ -33,7 +33,7 @@ struct GANTRY_LOCAL Snapshot::State {
   void end_watch();
 
   std::string why_not_lazy_;
-  std::mutex mutex_;  // of all below
+  mutable std::mutex mutex_;  // of all below
   std::unique_ptr<snapshot::FaultWatch> watch_;
   std::vector<std::uint64_t> touched_;  // when no watch has them
   std::size_t faults_ = 0;              // of watches that are gone
