@@ -139,7 +139,7 @@ static int memory_getbuffer(PyObject* self, Py_buffer* buffer, int flags) {
   if (memory->readonly && (flags & PyBUF_WRITABLE))
     return refuse_buffer(buffer, "a message is read-only; message.private() can be written");
   if (memory->format == NULL && (flags & PyBUF_FORMAT))
-    return refuse_buffer(buffer, "NumPy has no such type; use message.torch() or message.data");
+    return refuse_buffer(buffer, "NumPy has no such type (as bf16, fp8); torch() makes a tensor of it");
   const int c_order = is_dense(&memory->tensor, 0);
   const int wants_c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
                       (flags & PyBUF_STRIDES) != PyBUF_STRIDES;

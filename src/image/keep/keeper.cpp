@@ -83,7 +83,7 @@ Result<void> ImageKeeper::State::add(const KeptFile& file) {
   if (bytes > budget)
     return fail(Code::too_large,
                 fmt::format("{}: it has {} bytes, the budget {}", file.path, bytes, budget),
-                "raise the budget");
+                "raise the keeper's budget, or keep a smaller image");
   KeptImage says{.name = file.name, .path = file.path, .bytes = bytes, .loaded = {}, .trouble = {}};
   auto kept = std::make_unique<Kept>(std::move(image), std::move(says));
   GANTRY_TRY(open(*kept));

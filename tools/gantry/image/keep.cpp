@@ -98,8 +98,11 @@ void add_keep(CLI::App& app, int& exit_code) {
       "with gantry::attach_image(NAME), gantry.image(NAME) in Python; gantry ls shows\n"
       "who does.\n"
       "Example: gantry keep model.gimg index.gimg --budget 20G");
-  command->callback([options, &exit_code] {
-    const auto done = keep(*options);
+  command->callback([options, command, &exit_code] {
+    const bool keeps_nothing = command->count("--budget") != 0 && options->budget == 0;
+    const Error nothing{Code::invalid_argument, "--budget: 0 keeps nothing",
+                        "leave it out for four fifths of the memory"};
+    const auto done = keeps_nothing ? Result<void>(tl::unexpected(nothing)) : keep(*options);
     exit_code = done ? 0 : fail(done.error());
   });
 }
