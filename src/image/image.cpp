@@ -68,7 +68,9 @@ Result<void> Image::State::read_at(Bytes offset, ByteSpan into, const std::strin
 Result<void> Image::State::read_tables() {
   GANTRY_ASSIGN(const Bytes file_bytes, size_of(file, path));
   if (file_bytes < sizeof(image::Superblock))
-    return fail(Code::invalid_argument, fmt::format("{}: {} bytes are no image", path, file_bytes),
+    return fail(Code::invalid_argument,
+                fmt::format("{}: it is no image: it has {} bytes, an image {} at least", path,
+                            file_bytes, sizeof(image::Superblock)),
                 "gantry pack makes one");
   std::vector<std::byte> bytes(sizeof(image::Superblock));
   GANTRY_TRY(read_at(0, bytes, path));

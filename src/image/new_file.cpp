@@ -20,6 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 constexpr const char* kMakeRoom = "make room, or name a file on another disk";
+constexpr const char* kMakeFolder = "make its folder first";
 constexpr std::string_view kPartial = ".partial-";
 constexpr unsigned kMostBeside = 100;
 // Behind kPartial: a process and a number.
@@ -113,7 +114,8 @@ Result<NewFile> NewFile::create(const std::string& path) {
 Result<void> NewFile::open() {
   file_.reset(::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666));
   const bool has_such_files = errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL;
-  if (!file_ && has_such_files) return fail_errno(path_);
+  if (!file_ && has_such_files)
+    return fail_errno(path_, errno, errno == ENOENT ? kMakeFolder : "");
   for (unsigned i = 0; !file_ && i < kMostBeside; ++i) {
     partial_ = partial_path(path_, i);
     file_.reset(::open(partial_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));

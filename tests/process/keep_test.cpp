@@ -74,6 +74,9 @@ TEST_F(Keep, WhoComesGetsTheBytesAndIsSeen) {
   command.keep_input = true;
   Subprocess holder(command);
   ASSERT_TRUE(holder.wait_errors("attached"));
+  const Ended second = run(keep({"b.gimg", "--name", "first"}));
+  EXPECT_THAT(second.errors, AllOf(ContainsRegex("channel 'first': process [0-9]+ has that name"),
+                                   HasSubstr("keep the image under another name (--name), or")));
   const Ended listed = run(gantry({"ls"}));
   EXPECT_THAT(listed.output, ContainsRegex("first +[0-9]+ +1 of 32 .* 5.73 MiB"));
   EXPECT_THAT(listed.output, ContainsRegex("b +[0-9]+ +none "));

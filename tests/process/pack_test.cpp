@@ -93,7 +93,7 @@ TEST_F(Pack, AutoTriesBothWaysAndSaysWhatCameOfIt) {
   EXPECT_TRUE(read("back/a.bin") == bytes);
   write("small.bin", random_bytes(1 << 20));
   EXPECT_THAT(done({"pack", "small.bin", "small.gimg", "--codec", "auto"}).errors,
-              Not(HasSubstr("auto")));
+              HasSubstr("auto: as it is: 1.00 MiB are loaded at once either way\n"));
 }
 
 TEST_F(Pack, FilesOfNumpyComeBack) {
@@ -116,7 +116,11 @@ TEST_F(Pack, FilesOfNumpyComeBack) {
   EXPECT_THAT(said_of("b.npy", other), HasSubstr("b.npy: its first dimension runs the quickest"));
   other = file;
   other.replace(other.find("<f4"), 3, ">f4");
-  EXPECT_THAT(said_of("b.npy", other), HasSubstr("b.npy: its type '>f4' is unknown"));
+  EXPECT_THAT(said_of("b.npy", other), HasSubstr("b.npy: its numbers ('>f4') have their highest byte "
+                                              "first; save it anew: numpy.save(FILE, a.astype("));
+  other.replace(other.find(">f4"), 3, "<U4");
+  EXPECT_THAT(said_of("b.npy", other),
+              HasSubstr("b.npy: its type '<U4' is unknown; save it anew as one of b1 u1 i1 u2"));
   EXPECT_THAT(said_of("b.npy", file + "x"), HasSubstr("[3, 5] of f32 has 60 bytes, the file 61"));
   for (const std::size_t size : {0, 5, 11, 40, 130})
     EXPECT_THAT(said_of("b.npy", file.substr(0, size)), HasSubstr("b.npy: ")) << size;
@@ -286,10 +290,52 @@ TEST_F(Pack, WordsThatAreWrong) {
   EXPECT_EQ(done({"pack", "a.bin"}).status, 2);
   EXPECT_EQ(done({"pack", "a.bin", "o.gimg", "--split", "0"}).status, 2);
   EXPECT_THAT(done({"pack", "missing", "o.gimg"}).errors, HasSubstr("missing: No such file"));
-  EXPECT_THAT(done({"image", "ls", "a.bin"}).errors, HasSubstr("a.bin: 1 bytes are no image"));
+  EXPECT_THAT(done({"image", "ls", "a.bin"}).errors, HasSubstr("a.bin: it is no image: it has 1 bytes, an image 4096 at least"));
   expect_done({"pack", "a.bin", "o.gimg"});
   EXPECT_THAT(done({"image", "extract", "o.gimg", "out", "--tensor", "b"}).errors,
               HasSubstr("o.gimg: there is no tensor 'b'; gantry image ls lists them"));
+}
+
+TEST_F(Pack, WhatIsWrongInAWordIsSaidOfThatWord) {
+  write("a.bin", std::string(8, 'x'));
+  fs::create_directory(path("sub"));
+  fs::copy_file(path("a.bin"), path("sub/a.bin"));
+  const auto expect_said = [&](const std::vector<std::string>& words, const std::string& text) {
+    std::vector<std::string> all{"pack", "a.bin"};
+    all.insert(all.end(), words.begin(), words.end());
+    const Ended ended = done(all);
+    EXPECT_NE(ended.status, 0) << text;
+    EXPECT_THAT(ended.errors, AllOf(IsOneLine(), HasSubstr(text)));
+  };
+  constexpr const char* kWanted = "; NAME=TYPE[SHAPE] is wanted, as weights=f32[2,3]";
+  for (const auto& [text, why] : std::vector<std::pair<std::string, std::string>>{
+           {"f32[2]", "'f32[2]': it has no name"},
+           {"q=f32", "'q=f32': it has no shape"},
+           {"q=f32(2)", "'q=f32(2)': it has no shape"},
+           {"q=f32[2,a]", "'q=f32[2,a]': 'a' is no number of elements"},
+           {"q=f32[-1]", "'q=f32[-1]': '-1' is no number of elements"},
+           {"q=f32[2,]", "'q=f32[2,]': its shape ends in a comma"}})
+    expect_said({"a.gimg", "--tensor", text}, "--tensor: " + why + kWanted);
+  expect_said({"a.gimg", "--tensor", "q=i65[1]"}, "; here also i64 u32 u64 bool c64 e8m0");
+  expect_said({"a.gimg", "--codec", "zstd:"}, "'zstd:': its level is no whole number from 1 on");
+  expect_said({"a.gimg", "--codec", "zstd:50"}, "zstd has levels 1 to 22, not 50");
+  expect_said({"a.gimg", "--codec", "none:1"}, "none has no levels; say none alone");
+  expect_said({"a.gimg", "--codec", "lz4:1"}, "lz4 has no levels");
+  expect_said({"a.gimg", "--as", "i8"}, "'i8' is no floating-point type; there are f64, f32, f16");
+  expect_said({"a.gimg", "--as", "q"}, "'q' is no floating-point type; there are f64, f32, f16");
+  expect_said({"a.gimg", "--split", "2"}, "--split 2: there is only 1 tensor; a partition has");
+  expect_said({"sub/a.bin", "a.gimg"}, "tensor 'a.bin' is in a.bin and in sub/a.bin; names of");
+  expect_said({"no/a.gimg"}, "no/a.gimg: No such file or directory; make its folder first");
+  expect_done({"pack", "a.bin", "a.gimg"});
+  for (const char* name : {"back.safetensor", "back.NPY"}) {
+    const Ended ended = done({"image", "extract", "a.gimg", name});
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_THAT(ended.errors, AllOf(IsOneLine(), HasSubstr("; name a file *.safetensors or *.npy")));
+    EXPECT_FALSE(fs::exists(path(name)));
+    expect_done({"image", "extract", "a.gimg", std::string(name) + "/"});
+    expect_done({"image", "extract", "a.gimg", name});  // a folder by now
+    EXPECT_EQ(read(std::string(name) + "/a.bin"), "xxxxxxxx");
+  }
 }
 
 TEST_F(Pack, TheImageIsNoneOfItsFiles) {

@@ -101,6 +101,11 @@ Result<LoadedTensor> AttachedImage::tensor(std::string_view name) const {
 
 namespace {
 
+tl::unexpected<Error> not_there(std::string_view name) {
+  return fail(Code::timed_out, fmt::format("image '{}': it was not there when time was up", name),
+              "is its gantry keep running, and what does it wait for? gantry ls lists who keeps what");
+}
+
 // A keeper that drops an image for another, or ends, may go between being found and being asked.
 Result<std::pair<Consumer, Message>> receive_image(std::string_view name,
                                                    const ConsumerOptions& options,
@@ -112,13 +117,12 @@ Result<std::pair<Consumer, Message>> receive_image(std::string_view name,
                   fmt::format("image '{}': it has {} readers, which is the most", name,
                               ProducerOptions::kMaxConsumers),
                   "keep it under a second name as well");
+    if (!consumer && consumer.error().code == Code::timed_out) return not_there(name);
     if (!consumer) return tl::unexpected(consumer.error());
     auto message = consumer->receive(deadline);
     if (message) return std::pair(*std::move(consumer), *std::move(message));
     const Code code = message.error().code;
-    if (code == Code::timed_out)
-      return fail(code, fmt::format("image '{}': it was not there when time was up", name),
-                  "allow more time; gantry keep says what it waits for");
+    if (code == Code::timed_out) return not_there(name);
     if (code == Code::closed) return keeps_none(name);  // a keeper's never ends
     if (code != Code::peer_gone) return tl::unexpected(message.error());
   }

@@ -167,6 +167,9 @@ TEST_F(Kept, EveryByteIsThereForEachWhoComesAndLiesInOnePlace) {
       const auto other = attach("model");  // the same pages, mapped twice
       ASSERT_TRUE(other);
       EXPECT_EQ(memory_of(other->bytes(3)->data()), memory_of(image->bytes(3)->data()));
+      const auto listed = list_channels(keep_.directory);
+      ASSERT_EQ(listed->front().consumers.size(), 2u);
+      for (const ConsumerStatus& one : listed->front().consumers) EXPECT_FALSE(one.holds_up);
     }
   }
 }

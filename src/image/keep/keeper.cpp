@@ -93,7 +93,7 @@ Result<void> ImageKeeper::State::add(const KeptFile& file) {
 
 Result<void> ImageKeeper::State::open(Kept& kept) {
   const EndOptions& ends = options;
-  ProducerOptions how{ends, {.slots = 1}};
+  ProducerOptions how{ends, {.slots = 2}};  // one stays free: nobody holds it up
   how.consumers = ProducerOptions::kMaxConsumers;
   how.history = 1;
   how.pool.name = "image " + kept.status.name.substr(0, 64);
@@ -106,8 +106,12 @@ Result<void> ImageKeeper::State::open(Kept& kept) {
   GANTRY_ASSIGN(auto engine, make_inline_engine());
   kept.producer.reset();
   kept.status.is_there = false;
-  GANTRY_ASSIGN(Producer producer, Producer::open(kept.status.name, how, std::move(engine)));
-  kept.producer = std::move(producer);
+  auto producer = Producer::open(kept.status.name, how, std::move(engine));
+  if (!producer && producer.error().code == Code::already_exists)
+    return fail(Code::already_exists, producer.error().message,
+                "keep the image under another name (--name), or stop that process");
+  if (!producer) return tl::unexpected(producer.error());
+  kept.producer = *std::move(producer);
   return {};
 }
 

@@ -9,6 +9,8 @@
 #include <gantry/image/loading.hpp>
 #include <gantry/runtime.hpp>
 
+#include "output.hpp"
+
 namespace gantry::cli {
 namespace {
 
@@ -69,9 +71,11 @@ Result<CodecDecision> decide_codec(const std::string& to, const std::vector<Imag
                                    const ImageSource& source) {
   Bytes all = 0;
   for (const ImageTensor& one : tensors) all += one.bytes;
-  if (all < kWorthAsking) return CodecDecision{};
+  if (all < kWorthAsking)
+    return CodecDecision{Codec::none,
+                         fmt::format("auto: as it is: {} are loaded at once either way", format_bytes(all))};
   const std::vector<ImageTensor> sample = first_of(tensors);
-  if (sample.empty()) return CodecDecision{};
+  if (sample.empty()) return CodecDecision{Codec::none, "auto: as it is: no sample can be cut"};
   const std::string path = fmt::format("{}.partial-{}", to, ::getpid());
   const auto plain = write_sample(path, sample, {.codec = Codec::none}, source);
   if (!plain) return tl::unexpected(plain.error());

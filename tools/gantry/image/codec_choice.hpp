@@ -6,7 +6,7 @@ namespace gantry::cli {
 
 /// Whether an image at `to` loads quicker packed as tightly as can be or as it is, on this machine
 /// and disk and now: packs the first 192 MiB of it both ways beside `to`, and times both. `why`
-/// says what came of it; empty: it is too small to matter.
+/// says what came of it.
 struct CodecDecision {
   std::optional<Codec> codec;  ///< As ImageOptions::codec.
   std::string why;

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
 #include <filesystem>
 
@@ -57,6 +58,16 @@ class Writing {
   int descriptor_ = -1;
 };
 
+/// A file's ending that is none of ours, where no such folder is: somebody meant a file.
+Result<void> check_folder(const std::string& path) {
+  std::error_code unknown;
+  const std::string ending = std::filesystem::path(path).extension().string();
+  const bool is_ending = ending.size() > 1 && std::isalpha(static_cast<unsigned char>(ending[1]));
+  if (!is_ending || std::filesystem::is_directory(path, unknown)) return {};
+  return refuse(fmt::format("{}: files *{} cannot be made", path, ending),
+                fmt::format("name a file *.safetensors or *.npy; {}/ is a folder", path));
+}
+
 class Extractor {
  public:
   Extractor(Image& image, std::span<const ImageTensor* const> tensors, const std::string& to,
@@ -81,6 +92,7 @@ class Extractor {
   }
 
   Result<void> to_folder(const std::string& path) {
+    if (auto fine = check_folder(path); !fine) return fine;
     std::error_code why;
     std::filesystem::create_directories(path, why);
     if (why) return refuse(fmt::format("{}: {}", path, why.message()), {}, Code::system);

@@ -33,6 +33,17 @@ constexpr std::array<NumpyType, 13> kNumpyTypes{{{"|b1", {6, 8, 1}},
                                                  {"<f8", types::f64},
                                                  {"<c8", {5, 64, 1}}}};
 
+tl::unexpected<Error> no_type(const std::string& path, std::string_view descr) {
+  const std::string name = printable(std::string(descr));
+  if (descr.starts_with('>'))
+    return refuse(fmt::format("{}: its numbers ('{}') have their highest byte first", path, name),
+                  "save it anew: numpy.save(FILE, a.astype(a.dtype.newbyteorder('<')))");
+  std::string known;
+  for (const NumpyType& one : kNumpyTypes) known += fmt::format(" {}", one.name.substr(1));
+  return refuse(fmt::format("{}: its type '{}' is unknown", path, name),
+                fmt::format("save it anew as one of{}", known));
+}
+
 /// What stands behind 'key': in the text of a dictionary, up to `end`; empty: nothing.
 std::string_view value_of(std::string_view header, std::string_view key, char end) {
   const std::string name = fmt::format("'{}':", key);
@@ -92,10 +103,9 @@ Result<FileTensor> read_npy(const std::string& path) {
   const auto header = read_numpy_header(path);
   if (!header) return tl::unexpected(header.error());
   const std::string_view descr = value_of(header->text, "descr", '\'');
-  const auto* const type =
-      std::ranges::find(kNumpyTypes, descr.empty() ? descr : descr.substr(1), &NumpyType::name);
-  if (type == kNumpyTypes.end())
-    return refuse(fmt::format("{}: its type {}' is unknown", path, printable(std::string(descr))));
+  const std::string_view name = descr.empty() ? descr : descr.substr(1);
+  const auto* const type = std::ranges::find(kNumpyTypes, name, &NumpyType::name);
+  if (type == kNumpyTypes.end()) return no_type(path, name);
   const auto shape = shape_of(value_of(header->text, "shape", ')'));
   if (!shape || shape->size() > Tensor::kMaxDimensions)
     return refuse(path + ": it has no shape of at most 8 dimensions");

@@ -5,6 +5,7 @@
 #include <charconv>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <unordered_map>
 
 #include "channel_view.hpp"
 #include "commands.hpp"
@@ -46,22 +47,23 @@ Result<CodecChoice> parse_codec(std::string_view text) {
     if (to_string(one) == text.substr(0, colon)) {
       choice.codec = one;
       if (colon == text.size()) return choice;
-      if (one == Codec::none) break;
-      const auto level = parse_number(text.substr(colon + 1), 1, 100);
-      if (!level) return tl::unexpected(level.error());
+      if (one == Codec::none) return refuse("none has no levels", "say none alone");
+      const auto level = parse_number(text.substr(colon + 1), 1, 100);  // the codec knows its own
+      if (!level)
+        return refuse(fmt::format("'{}': its level is no whole number from 1 on", text),
+                      "as in zstd:9");
       choice.level = static_cast<int>(*level);
       return choice;
     }
   return refuse(fmt::format("'{}' is no codec", text),
-                "there are none, lz4, zstd, zstd:LEVEL, deflate, smallest and auto");
+                "there are none, lz4, zstd[:LEVEL], deflate[:LEVEL], smallest and auto");
 }
 
 Result<std::optional<DataType>> parse_as(std::string_view text) {
   const auto type = parse_type(text);
-  if (!type) return tl::unexpected(type.error());
   for (const DataType one :
        {types::f64, types::f32, types::f16, types::bf16, types::e4m3fn, types::e5m2})
-    if (one == *type) return std::optional(one);
+    if (type && one == *type) return std::optional(one);
   return refuse(fmt::format("'{}' is no floating-point type", text),
                 "there are f64, f32, f16, bf16, e4m3fn and e5m2");
 }
@@ -87,11 +89,25 @@ Result<void> check_target(const std::string& to, const std::vector<FileTensor>& 
                 "name the image last, or remove that file if it may go");
 }
 
+/// Errors: two tensors of one name, with the files that they are in.
+Result<void> check_names(const std::vector<FileTensor>& inputs) {
+  std::unordered_map<std::string_view, const FileTensor*> named;
+  for (const FileTensor& one : inputs)
+    if (const auto [other, is_new] = named.emplace(one.name, &one); !is_new)
+      return refuse(fmt::format("tensor '{}' is in {} and in {}", printable(one.name),
+                                other->second->path, one.path),
+                    "names of an image differ: rename one, or pack two images");
+  return {};
+}
+
 /// Whole tensors, in their order, so that partitions have about as many bytes each, and one at
 /// least.
 Result<void> split_into(std::vector<ImageTensor>& tensors, unsigned partitions) {
   if (partitions > tensors.size())
-    return refuse(fmt::format("--split {}: there are only {} tensors", partitions, tensors.size()));
+    return refuse(fmt::format("--split {}: there {} only {} tensor{}", partitions,
+                              tensors.size() == 1 ? "is" : "are", tensors.size(),
+                              tensors.size() == 1 ? "" : "s"),
+                  "a partition has one tensor at least");
   Bytes all = 0;
   for (const ImageTensor& one : tensors) all += one.bytes;
   Bytes before = 0;
@@ -120,6 +136,7 @@ Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
   auto inputs = gather_inputs(from, options.described);
   if (!inputs) return tl::unexpected(inputs.error());
   if (auto fine = check_target(to, *inputs); !fine) return tl::unexpected(fine.error());
+  if (auto fine = check_names(*inputs); !fine) return tl::unexpected(fine.error());
   auto reader = InputReader::make(std::move(*inputs), options.as);
   if (!reader) return tl::unexpected(reader.error());
   auto tensors = reader->tensors();
@@ -134,7 +151,7 @@ Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
     });
     if (!decided) return tl::unexpected(decided.error());
     codec.codec = decided->codec;
-    if (!decided->why.empty()) note(decided->why);
+    note(decided->why);
   }
   Progress progress("packing");
   const bool shows = !options.as_json || progress.is_drawn();

@@ -30,7 +30,11 @@ constexpr std::array<NamedType, 6> kMoreTypes{{{"i64", {DataType::signed_int, 64
 Result<DataType> type_named(std::string_view name) {
   for (const NamedType& one : kMoreTypes)
     if (one.name == name) return one.type;
-  return parse_type(name);
+  auto type = parse_type(name);
+  if (type) return type;
+  type.error().hint += "; here also";
+  for (const NamedType& one : kMoreTypes) type.error().hint += fmt::format(" {}", one.name);
+  return type;
 }
 
 Result<FileFacts> facts_of(const struct stat& facts, const std::string& path) {
@@ -39,8 +43,8 @@ Result<FileFacts> facts_of(const struct stat& facts, const std::string& path) {
                    facts.st_mtim.tv_sec, facts.st_mtim.tv_nsec};
 }
 
-tl::unexpected<Error> no_shape(std::string_view text) {
-  return refuse(fmt::format("'{}': it names no tensor", text), "as in weights=f32[2,3]");
+tl::unexpected<Error> no_tensor(std::string_view text, std::string_view why) {
+  return refuse(fmt::format("'{}': {}", text, why), "NAME=TYPE[SHAPE] is wanted, as weights=f32[2,3]");
 }
 
 }  // namespace
@@ -88,9 +92,9 @@ std::string shape_text(const Tensor& tensor) {
 Result<FileTensor> parse_tensor(std::string_view text) {
   const std::size_t equals = text.find('=');
   const std::size_t open = text.rfind('[');
-  if (equals == std::string_view::npos || open == std::string_view::npos || open < equals ||
-      !text.ends_with(']'))
-    return no_shape(text);
+  if (equals == std::string_view::npos) return no_tensor(text, "it has no name");
+  if (open == std::string_view::npos || open < equals || !text.ends_with(']'))
+    return no_tensor(text, "it has no shape");
   const auto type = type_named(text.substr(equals + 1, open - equals - 1));
   if (!type) return tl::unexpected(type.error());
   std::vector<std::int64_t> shape;
@@ -99,8 +103,9 @@ Result<FileTensor> parse_tensor(std::string_view text) {
     const std::size_t comma = std::min(numbers.find(','), numbers.size());
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(numbers.data(), numbers.data() + comma, number);
-    if (error != std::errc{} || end != numbers.data() + comma || number < 0) return no_shape(text);
-    if (comma + 1 == numbers.size()) return no_shape(text);  // ends in a comma
+    if (error != std::errc{} || end != numbers.data() + comma || number < 0)
+      return no_tensor(text, fmt::format("'{}' is no number of elements", numbers.substr(0, comma)));
+    if (comma + 1 == numbers.size()) return no_tensor(text, "its shape ends in a comma");
     shape.push_back(number);
     numbers.remove_prefix(std::min(comma + 1, numbers.size()));
   }
