@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <gantry/runtime.hpp>
 #include <limits>
+#include <thread>
 
 #include "../support/program/sizes.hpp"
 
@@ -15,6 +16,9 @@ namespace gantry::bench {
 namespace {
 
 constexpr Bytes kFiles = 3;
+// A group that was idle may read at once what it did not read for a tenth of a second: each subject
+// begins with all of that, whoever read before it.
+constexpr std::chrono::milliseconds kRest{250};
 constexpr std::array kDirectReads = {DirectReads{Bytes{4} << 20, 4}, DirectReads{Bytes{4} << 20, 8},
                                      DirectReads{Bytes{4} << 20, 32},
                                      DirectReads{Bytes{1} << 20, 32}};
@@ -91,6 +95,7 @@ void serve(Link& link, const DiskLimit* limit, const std::function<Result<void>(
            const std::function<Result<Answer>(const Command&)>& obey) {
   auto ready = limit == nullptr ? Result<void>() : limit->join();
   if (ready) ready = prepare();
+  if (limit != nullptr) std::this_thread::sleep_for(kRest);
   if (ready) return obey_commands(link, obey);
   link.send(Answer::failure(to_string(ready.error())));
 }
