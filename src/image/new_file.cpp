@@ -114,8 +114,7 @@ Result<NewFile> NewFile::create(const std::string& path) {
 Result<void> NewFile::open() {
   file_.reset(::open(folder_.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0666));
   const bool has_such_files = errno != EOPNOTSUPP && errno != EISDIR && errno != EINVAL;
-  if (!file_ && has_such_files)
-    return fail_errno(path_, errno, errno == ENOENT ? kMakeFolder : "");
+  if (!file_ && has_such_files) return fail_errno(path_, errno, errno == ENOENT ? kMakeFolder : "");
   for (unsigned i = 0; !file_ && i < kMostBeside; ++i) {
     partial_ = partial_path(path_, i);
     file_.reset(::open(partial_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666));

@@ -102,8 +102,9 @@ Result<LoadedTensor> AttachedImage::tensor(std::string_view name) const {
 namespace {
 
 tl::unexpected<Error> not_there(std::string_view name) {
-  return fail(Code::timed_out, fmt::format("image '{}': it was not there when time was up", name),
-              "is its gantry keep running, and what does it wait for? gantry ls lists who keeps what");
+  return fail(
+      Code::timed_out, fmt::format("image '{}': it was not there when time was up", name),
+      "is its gantry keep running, and what does it wait for? gantry ls lists who keeps what");
 }
 
 // A keeper that drops an image for another, or ends, may go between being found and being asked.

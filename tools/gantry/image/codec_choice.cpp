@@ -72,8 +72,9 @@ Result<CodecDecision> decide_codec(const std::string& to, const std::vector<Imag
   Bytes all = 0;
   for (const ImageTensor& one : tensors) all += one.bytes;
   if (all < kWorthAsking)
-    return CodecDecision{Codec::none,
-                         fmt::format("auto: as it is: {} are loaded at once either way", format_bytes(all))};
+    return CodecDecision{
+        Codec::none,
+        fmt::format("auto: as it is: {} are loaded at once either way", format_bytes(all))};
   const std::vector<ImageTensor> sample = first_of(tensors);
   if (sample.empty()) return CodecDecision{Codec::none, "auto: as it is: no sample can be cut"};
   const std::string path = fmt::format("{}.partial-{}", to, ::getpid());

@@ -44,7 +44,8 @@ Result<FileFacts> facts_of(const struct stat& facts, const std::string& path) {
 }
 
 tl::unexpected<Error> no_tensor(std::string_view text, std::string_view why) {
-  return refuse(fmt::format("'{}': {}", text, why), "NAME=TYPE[SHAPE] is wanted, as weights=f32[2,3]");
+  return refuse(fmt::format("'{}': {}", text, why),
+                "NAME=TYPE[SHAPE] is wanted, as weights=f32[2,3]");
 }
 
 }  // namespace
@@ -104,7 +105,8 @@ Result<FileTensor> parse_tensor(std::string_view text) {
     std::int64_t number = 0;
     const auto [end, error] = std::from_chars(numbers.data(), numbers.data() + comma, number);
     if (error != std::errc{} || end != numbers.data() + comma || number < 0)
-      return no_tensor(text, fmt::format("'{}' is no number of elements", numbers.substr(0, comma)));
+      return no_tensor(text,
+                       fmt::format("'{}' is no number of elements", numbers.substr(0, comma)));
     if (comma + 1 == numbers.size()) return no_tensor(text, "its shape ends in a comma");
     shape.push_back(number);
     numbers.remove_prefix(std::min(comma + 1, numbers.size()));
