@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <linux/filter.h>
 #include <linux/seccomp.h>
@@ -17,6 +18,7 @@
 #include <functional>
 #include <thread>
 
+#include "base/fd.hpp"
 #include "base/test_fork.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/snapshot/test_snapshot.hpp"
@@ -141,6 +143,47 @@ TEST_F(AwkwardPrograms, PagesComeWhereTheProgramHasUnmappedSome) {
         ASSERT_EQ(number_at({memory, 2 * kChunkPages * kPageBytes}, page), page + 1);
       }
   }
+}
+
+// The kernel refuses to let go of a range in which there is a mapping that cannot be watched.
+TEST_F(AwkwardPrograms, ZerosAroundAForeignMappingComeWhenEverythingIsThere) {
+  if (no_busy_fork() != nullptr) GTEST_SKIP() << no_busy_fork();
+  Snapshot made = must(Snapshot::create(std::vector<SnapshotRegion>{{"heap", 2000 * kPageBytes}}));
+  must(made.region("heap"))[0] = std::byte{1};
+  must(made.save(path_));
+  EXPECT_EQ(
+      in_child([&] {
+        ::alarm(30);
+        const Snapshot restored = must(Snapshot::restore(path_, lazily({}, 1)));
+        std::byte* const memory = must(restored.region("heap")).data();
+        const Fd file(::open(path_.c_str(), O_RDONLY | O_CLOEXEC));
+        std::byte* const there = memory + 1000 * kPageBytes;
+        if (::mmap(there, kPageBytes, PROT_READ, MAP_PRIVATE | MAP_FIXED, file.get(), 0) != there)
+          return 1;
+        if (!restored.wait()) return 2;
+        const ConstByteSpan bytes(memory, 2000 * kPageBytes);
+        for (const std::uint64_t page : {1, 999, 1001, 1999})
+          if (number_at(bytes, page) != 0) return 3;
+        return 0;
+      }),
+      0);
+}
+
+// Sandboxes take the right to open files once all are open.
+TEST_F(AwkwardPrograms, PagesComeWhereNoFileMayBeOpened) {
+  if (no_busy_fork() != nullptr) GTEST_SKIP() << no_busy_fork();
+  save_numbered(2 * kChunkPages, {5, 4});
+  EXPECT_EQ(in_child([&] {
+              ::alarm(30);
+              const auto io = std::make_shared<GatedFileIo>(0);
+              const Snapshot restored = must(Snapshot::restore(path_, lazily(io, 1)));
+              io->wait_for_asked(1);
+              const rlimit none{0, 0};
+              if (::setrlimit(RLIMIT_NOFILE, &none) != 0) return 1;
+              io->allow(1000);
+              return are_numbered(restored) && restored.wait() ? 0 : 2;
+            }),
+            0);
 }
 
 // Or else they get EFAULT, in a process without rights, where the page is one of zeros.

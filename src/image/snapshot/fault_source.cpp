@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <array>
+#include <shared_mutex>
 
 // Of kernels newer than the headers: Linux 6.1 and 6.6.
 #ifndef USERFAULTFD_IOC_NEW
@@ -26,8 +27,10 @@ struct uffdio_poison {  // NOLINT: the kernel's
 namespace gantry::snapshot {
 namespace {
 
+constexpr Bytes kLeastPiece = Bytes{2} << 20;  // that is let go of alone
 constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
-constexpr std::uint64_t kNeeded = UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM;
+constexpr std::uint64_t kNeeded =
+    UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_EVENT_REMOVE;
 
 Fd open_device() noexcept {
   const Fd device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
@@ -75,6 +78,7 @@ Result<FaultSource> FaultSource::open(bool own_accesses_only) {
 Result<void> FaultSource::watch(const Memory& memory) {
   memory_ = memory.mapped();
   is_shared_ = memory.kind() == Memory::Kind::shared;
+  GANTRY_ASSIGN(dropped_, DroppedPages::make(is_shared_ ? 0 : memory.pages()));
   const std::uint64_t minor = is_shared_ ? UFFDIO_REGISTER_MODE_MINOR : 0;
   uffdio_register request{{reinterpret_cast<std::uintptr_t>(memory_.data()), memory_.size()},
                           UFFDIO_REGISTER_MODE_MISSING | minor,
@@ -85,94 +89,147 @@ Result<void> FaultSource::watch(const Memory& memory) {
 }
 
 // The kernel wakes first and then lets go of the memory: who touches a page in between sleeps on.
-// Once it has let go, nobody falls asleep any more.
+// Once it has let go, nobody falls asleep any more. Who drops pages meanwhile, and waits for that
+// to be read, goes on when the descriptor is closed.
 void FaultSource::ignore() noexcept {
-  uffdio_range range{reinterpret_cast<std::uintptr_t>(memory_.data()), memory_.size()};
-  ::ioctl(fd_.get(), UFFDIO_UNREGISTER, &range);
+  let_go(0, memory_.size());
   wake(0, memory_.size());
+  const std::lock_guard lock(*dropped_);  // D3
+  fd_.reset();
+}
+
+// All at once, unless the program has something of its own there by now, which the kernel refuses.
+// Of a small piece the closing lets go, unless a child of fork() has the descriptor, too.
+void FaultSource::let_go(Bytes at, Bytes bytes) noexcept {
+  uffdio_range range{reinterpret_cast<std::uintptr_t>(memory_.data() + at), bytes};
+  if (::ioctl(fd_.get(), UFFDIO_UNREGISTER, &range) == 0 || bytes <= kLeastPiece) return;
+  const Bytes half = bytes / kPageBytes / 2 * kPageBytes;
+  let_go(at, half);
+  let_go(at + half, bytes - half);
 }
 
 std::span<const Bytes> FaultSource::take(std::array<Bytes, kMostTaken>& into) noexcept {
   std::array<uffd_msg, kMostTaken> messages;
+  const auto base = reinterpret_cast<std::uintptr_t>(memory_.data());
   std::size_t touched = 0;
+  const std::lock_guard lock(*dropped_);  // D2
   const ssize_t got = ::read(fd_.get(), messages.data(), sizeof messages);
-  for (std::size_t i = 0; got > 0 && i < static_cast<std::size_t>(got) / sizeof(uffd_msg); ++i)
+  for (std::size_t i = 0; got > 0 && i < static_cast<std::size_t>(got) / sizeof(uffd_msg); ++i) {
+    const auto& remove = messages[i].arg.remove;
     if (messages[i].event == UFFD_EVENT_PAGEFAULT)
-      into[touched++] =
-          messages[i].arg.pagefault.address - reinterpret_cast<std::uintptr_t>(memory_.data());
+      into[touched++] = messages[i].arg.pagefault.address - base;
+    else if (messages[i].event == UFFD_EVENT_REMOVE && !is_shared_ && remove.start >= base)
+      dropped_->add((remove.start - base) / kPageBytes, (remove.end - remove.start) / kPageBytes);
+  }
   return std::span(into).first(touched);
 }
 
+Result<void> FaultSource::answer_map(std::uint64_t page) {
+  return map(page * kPageBytes, kPageBytes, WhileDropping::wake);
+}
+
 // Calls until all is done. `call` returns the bytes it did, or -1 and errno; what is there already
-// is left out, page by page; so are calls across a border where the program has split the mapping
-// (mprotect, mlock, madvise), and pages where it has another one by now or none (munmap, MAP_FIXED,
-// as allocators give memory back), on which nobody sleeps. Returns 0 or an errno value.
+// is left out, page by page; so are calls across a border where
+// the program has split the mapping (mprotect, mlock, madvise), and pages where it has another one
+// by now or none (munmap, MAP_FIXED, as allocators give memory back), on which nobody sleeps.
+// Returns 0 or an errno value; 0, too, if nothing is watched any more.
 template <class Call>
-int FaultSource::each(Bytes at, Bytes bytes, Call call) noexcept {
+int FaultSource::each(Bytes at, Bytes bytes, WhileDropping what, Dropped dropped,
+                      Call call) noexcept {
   const Bytes end = at + bytes;
   for (Bytes most = bytes; at < end;) {
-    const std::int64_t done = call(at, std::min(most, end - at));
+    const auto [done, error] = try_once(at, std::min(most, end - at), dropped, call);
     if (done > 0) {
       at += static_cast<Bytes>(done);
-    } else if (errno == ENOENT && most > kPageBytes) {
+    } else if (error == ENOENT && most > kPageBytes) {
       most = kPageBytes;
-    } else if (errno == EEXIST || errno == ENOENT) {
+    } else if (error == EEXIST || error == ENOENT) {
       wake(at, kPageBytes);
       at += kPageBytes;
-    } else if (errno != EAGAIN && errno != EINTR) {
-      return errno;
+    } else if (error == EAGAIN && what == WhileDropping::wake) {
+      wake(at, end - at);
+      return 0;
+    } else if (error == EAGAIN) {
+      ::sched_yield();
+    } else if (error != EINTR) {
+      return error == EBADF ? 0 : error;  // D3
     }
   }
   return 0;
 }
 
+// The bytes that `call` did, or what errno said.
+template <class Call>
+std::pair<std::int64_t, int> FaultSource::try_once(Bytes at, Bytes bytes, Dropped dropped,
+                                                   Call call) noexcept {
+  const std::shared_lock lock(*dropped_);
+  if (dropped == Dropped::left_out)
+    bytes = kPageBytes * dropped_->kept_from(at / kPageBytes, bytes / kPageBytes);
+  if (bytes == 0) return {-1, EEXIST};
+  const std::int64_t done = call(at, bytes);
+  return {done, errno};
+}
+
 void FaultSource::wake(Bytes at, Bytes bytes) noexcept {
+  const std::shared_lock lock(*dropped_);
   uffdio_range range{reinterpret_cast<std::uintptr_t>(memory_.data() + at), bytes};
   ::ioctl(fd_.get(), UFFDIO_WAKE, &range);
 }
 
 Result<void> FaultSource::copy(Bytes to, ConstByteSpan from) {
-  const int error = each(to, from.size(), [&](Bytes at, Bytes left) -> std::int64_t {
+  const auto copy = [&](Bytes at, Bytes left) -> std::int64_t {
     uffdio_copy request{reinterpret_cast<std::uintptr_t>(memory_.data() + at),
                         reinterpret_cast<std::uintptr_t>(from.data() + (at - to)), left, 0, 0};
     if (::ioctl(fd_.get(), UFFDIO_COPY, &request) == 0) return static_cast<std::int64_t>(left);
     return request.copy;
-  });
+  };
+  const int error = each(to, from.size(), WhileDropping::wait, Dropped::left_out, copy);
   if (error != 0) return fail_errno("userfaultfd: making pages", error);
   return {};
 }
 
-Result<void> FaultSource::make_zero(Bytes at, Bytes bytes) {
-  const int error = each(at, bytes, [&](Bytes from, Bytes left) -> std::int64_t {
-    uffdio_zeropage request{{reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
-    if (::ioctl(fd_.get(), UFFDIO_ZEROPAGE, &request) == 0) return static_cast<std::int64_t>(left);
-    return request.zeropage;
-  });
+Result<void> FaultSource::make_zero(Bytes at, Bytes bytes, WhileDropping what) {
+  const int error =
+      each(at, bytes, what, Dropped::as_others, [&](Bytes from, Bytes left) -> std::int64_t {
+        uffdio_zeropage request{
+            {reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
+        if (::ioctl(fd_.get(), UFFDIO_ZEROPAGE, &request) == 0)
+          return static_cast<std::int64_t>(left);
+        return request.zeropage;
+      });
   if (error != 0) return fail_errno("userfaultfd: making pages", error);
   return {};
 }
 
 Result<void> FaultSource::map(Bytes at, Bytes bytes) {
-  if (!is_shared_) return make_zero(at, bytes);  // what is there is mapped: only its waiters wake
-  const int error = each(at, bytes, [&](Bytes from, Bytes left) -> std::int64_t {
-    uffdio_continue request{{reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
-    if (::ioctl(fd_.get(), UFFDIO_CONTINUE, &request) == 0) return static_cast<std::int64_t>(left);
-    return request.mapped;
-  });
-  if (error == EFAULT) return make_zero(at, bytes);  // the memfd has none there
+  return map(at, bytes, WhileDropping::wait);
+}
+
+Result<void> FaultSource::map(Bytes at, Bytes bytes, WhileDropping what) {
+  // What is there is mapped: only its waiters wake.
+  if (!is_shared_) return make_zero(at, bytes, what);
+  const int error =
+      each(at, bytes, what, Dropped::as_others, [&](Bytes from, Bytes left) -> std::int64_t {
+        uffdio_continue request{
+            {reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
+        if (::ioctl(fd_.get(), UFFDIO_CONTINUE, &request) == 0)
+          return static_cast<std::int64_t>(left);
+        return request.mapped;
+      });
+  if (error == EFAULT) return make_zero(at, bytes, what);  // the memfd has none there
   if (error != 0) return fail_errno("userfaultfd: mapping pages", error);
   return {};
 }
 
+// While somebody drops pages those who sleep there touch them again, and are answered then.
 void FaultSource::poison(Bytes at, Bytes bytes) noexcept {
+  const auto poison = [&](Bytes from, Bytes left) -> std::int64_t {
+    uffdio_poison request{{reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
+    if (::ioctl(fd_.get(), UFFDIO_POISON, &request) == 0) return static_cast<std::int64_t>(left);
+    return request.updated;
+  };
   const int error =
-      !has_poison_ ? EINVAL : each(at, bytes, [&](Bytes from, Bytes left) -> std::int64_t {
-        uffdio_poison request{
-            {reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
-        if (::ioctl(fd_.get(), UFFDIO_POISON, &request) == 0)
-          return static_cast<std::int64_t>(left);
-        return request.updated;
-      });
+      has_poison_ ? each(at, bytes, WhileDropping::wake, Dropped::left_out, poison) : EINVAL;
   if (error == 0) return;
   if (::mprotect(memory_.data() + at, bytes, PROT_NONE) == 0) return wake(at, bytes);
   ::mprotect(memory_.data(), memory_.size(), PROT_NONE);  // more mappings than there may be

@@ -1,5 +1,7 @@
 #include "image/snapshot/fault_watch.hpp"
 
+#include <sys/epoll.h>
+
 #include "base/block_signals.hpp"
 #include "base/event.hpp"
 #include "base/result.hpp"
@@ -8,13 +10,23 @@
 
 namespace gantry::snapshot {
 
-FaultWatch::FaultWatch(FaultSource faults, Fd wake, bool records)
-    : faults_(std::move(faults)), wake_(std::move(wake)), records_(records) {}
+FaultWatch::FaultWatch(FaultSource faults, Fd wake, Fd both, bool records)
+    : faults_(std::move(faults)),
+      wake_(std::move(wake)),
+      both_(std::move(both)),
+      records_(records) {}
 
 Result<std::unique_ptr<FaultWatch>> FaultWatch::make(FaultSource faults, const Memory& memory,
                                                      bool records) {
   GANTRY_ASSIGN(Fd wake, make_event());
-  std::unique_ptr<FaultWatch> watch(new FaultWatch(std::move(faults), std::move(wake), records));
+  Fd both(::epoll_create1(EPOLL_CLOEXEC));
+  if (!both) return fail_errno("epoll_create1");
+  for (const int one : {faults.descriptor(), wake.get()}) {
+    epoll_event event{.events = EPOLLIN, .data = {}};
+    if (::epoll_ctl(both.get(), EPOLL_CTL_ADD, one, &event) != 0) return fail_errno("epoll_ctl");
+  }
+  std::unique_ptr<FaultWatch> watch(
+      new FaultWatch(std::move(faults), std::move(wake), std::move(both), records));
   GANTRY_TRY(watch->faults_.watch(memory));
   return watch;
 }
@@ -56,11 +68,15 @@ bool FaultWatch::goes_on() {
 void FaultWatch::run() {
   std::array<Bytes, FaultSource::kMostTaken> touched;
   while (goes_on()) {
-    std::array<pollfd, 2> entries{{{faults_.descriptor(), POLLIN, 0}, {wake_.get(), POLLIN, 0}}};
-    if (::poll(entries.data(), entries.size(), -1) < 0) continue;
+    epoll_event event{};
+    if (::epoll_wait(both_.get(), &event, 1, -1) < 0) continue;  // EINTR
     drain(wake_.get());
-    for (const Bytes at : faults_.take(touched))
-      if (!guarded([&] { return answer(at / kPageBytes); })) faults_.poison(at, kPageBytes);
+    for (const Bytes at : faults_.take(touched)) {
+      auto answered = guarded([&] { return answer(at / kPageBytes); });
+      if (answered) continue;
+      if (loader_ != nullptr) loader_->end(std::move(answered).error());
+      faults_.poison(at, kPageBytes);
+    }
   }
   const std::lock_guard lock(mutex_);
   if (!stops_) faults_.ignore();  // else when nobody makes pages any more
@@ -73,16 +89,21 @@ void FaultWatch::wait_until_over() {
   while (!is_over_ && !records_) ended_.wait(lock);
 }
 
-Result<void> FaultWatch::answer(std::uint64_t page) {
-  {
-    const std::lock_guard lock(mutex_);
-    ++count_;
+void FaultWatch::record(std::uint64_t page) noexcept {
+  const std::lock_guard lock(mutex_);
+  ++count_;
+  static_cast<void>(guarded([&]() -> Result<void> {
     if (records_ && known_.insert(page).second) touched_.push_back(page);
-  }
-  const auto answer = loader_ == nullptr ? PageLoader::Answer::map : loader_->touched(page);
-  const Bytes at = page * kPageBytes;
-  if (answer == PageLoader::Answer::map) return faults_.map(at, kPageBytes);
-  if (answer == PageLoader::Answer::never) faults_.poison(at, kPageBytes);
+    return {};
+  }));
+}
+
+Result<void> FaultWatch::answer(std::uint64_t page) {
+  record(page);
+  const bool is_there = loader_ == nullptr || faults_.was_dropped(page);
+  const auto answer = is_there ? PageLoader::Answer::map : loader_->touched(page);
+  if (answer == PageLoader::Answer::map) return faults_.answer_map(page);
+  if (answer == PageLoader::Answer::never) faults_.poison(page * kPageBytes, kPageBytes);
   return {};
 }
 

@@ -32,14 +32,17 @@ class FaultWatch {
   [[nodiscard]] std::size_t count();
 
  private:
-  FaultWatch(FaultSource faults, Fd wake, bool records);
+  FaultWatch(FaultSource faults, Fd wake, Fd both, bool records);
   void run();
   /// Errors: no page could be made.
   [[nodiscard]] Result<void> answer(std::uint64_t page);
+  /// Where there is no memory for that it is not recorded.
+  void record(std::uint64_t page) noexcept;
   [[nodiscard]] bool goes_on();
 
   FaultSource faults_;
   Fd wake_;
+  Fd both_;  // an epoll of them: poll() wants a limit of two open files at least
   PageLoader* loader_ = nullptr;
   std::thread thread_;
 

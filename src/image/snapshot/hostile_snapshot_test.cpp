@@ -267,7 +267,7 @@ TEST_F(HostileTables, PagesThatDoNotExistOrAreThereTwice) {
   EXPECT_EQ(said(fine_), "");
   Tables bad = fine_;
   bad.touched = {7, 11};
-  EXPECT_THAT(said(bad), HasSubstr("snapshot: page 11 and 0 more: there are 11"));
+  EXPECT_THAT(said(bad), HasSubstr("snapshot: page 11: there are 11 pages, from 0 on"));
   bad.touched = {7, ~std::uint64_t{0}};
   EXPECT_THAT(said(bad), HasSubstr("there are 11"));
   bad.touched = {7, 7};
@@ -282,7 +282,7 @@ TEST_F(HostileTables, PagesThatDoNotExistOrAreThereTwice) {
   bad.runs = {{{0, 2}}, {{8, 0}}};
   EXPECT_THAT(said(bad), HasSubstr("0 pages from 8 on"));
   bad.runs = {{{0, 2}}, {{9, 3}}};
-  EXPECT_THAT(said(bad), HasSubstr("page 9 and 2 more: there are 11"));
+  EXPECT_THAT(said(bad), HasSubstr("3 pages from 9 on: there are 11"));
 }
 
 TEST_F(HostileTables, SizesThatDoNotAddUp) {

@@ -3,10 +3,12 @@
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <cstdlib>
 #include <new>
 #include <string_view>
 
+#include "base/test_fork.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/snapshot/test_snapshot.hpp"
 
@@ -58,6 +60,25 @@ TEST_F(NoMemory, PagesOfZerosComeAllTheSame) {
   io->allow(100);
   ASSERT_TRUE(restored->wait());
   EXPECT_EQ(memory[50 * kPageBytes], std::byte{1});
+}
+
+std::atomic<const Snapshot*> touched_snapshot{nullptr};
+
+TEST_F(NoMemory, WhoTouchesAPageThatCannotBeWaitedForGetsSigbusAndAReason) {
+  if (no_busy_fork() != nullptr) GTEST_SKIP() << no_busy_fork();
+  save_numbered(100);
+  EXPECT_EQ(in_child([&] {
+              const auto io = std::make_shared<GatedFileIo>(0);
+              const Snapshot restored = must(Snapshot::restore(path_, lazily(io, 1)));
+              touched_snapshot = &restored;
+              std::signal(SIGBUS, [](int) {
+                const auto error = touched_snapshot.load()->error();
+                std::_Exit(error && error->code == Code::out_of_memory ? 7 : 8);
+              });
+              fails = true;
+              return static_cast<int>(number_at(must(restored.region("heap")), 50));
+            }),
+            7);
 }
 
 }  // namespace

@@ -270,13 +270,18 @@ void PageLoader::end(Error error) noexcept {
 }
 
 // P4. Grains whose pages are being made meanwhile were checked: either is right.
-void PageLoader::poison() {
+void PageLoader::poison() noexcept {
+  const auto poison_grain = [&](Grain grain) -> Result<void> {
+    const PageMap::Place place = place_of_grain(grain);
+    for (const Run& run : map_.runs_of(place.part, place.at, pages_of(grain)))
+      faults_->poison(run.page * kPageBytes, run.pages * kPageBytes);
+    return {};
+  };
   for (const std::size_t chunk : order_)
     for (Grain grain{chunk, 0}; grain.index < grains_of(chunks[chunk]); ++grain.index) {
       if ((state_of(grain) & kThere) != 0) continue;
-      const PageMap::Place place = place_of_grain(grain);
-      for (const Run& run : map_.runs_of(place.part, place.at, pages_of(grain)))
-        faults_->poison(run.page * kPageBytes, run.pages * kPageBytes);
+      if (guarded([&] { return poison_grain(grain); })) continue;
+      return faults_->poison(0, memory_.mapped().size());  // no memory for runs
     }
 }
 

@@ -45,6 +45,9 @@ class PageLoader final : public LoadJob {
   [[nodiscard]] bool is_whole() const noexcept { return has(What::all); }
   [[nodiscard]] std::optional<Error> error();
   void add_to(RestoreReport& report);
+  [[nodiscard]] std::span<const std::uint64_t> working_set() const noexcept {
+    return map_.touched();
+  }
 
   // ---- for the workers
   [[nodiscard]] std::optional<std::size_t> take(std::size_t worker) override;
@@ -83,7 +86,7 @@ class PageLoader final : public LoadJob {
   [[nodiscard]] Result<void> make_pages(Grain grain, ConstByteSpan raw);
   [[nodiscard]] Result<void> mark(Grain grain);
   [[nodiscard]] Result<void> make(Grain first, ConstByteSpan raw);
-  void poison();
+  void poison() noexcept;
 
   const Memory& memory_;
   const Checked tables_;

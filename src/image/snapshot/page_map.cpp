@@ -13,7 +13,8 @@ static_assert(kMostPages <= std::uint64_t{1} << kPlaceBits);
 Result<void> check_run(std::uint64_t page, std::uint64_t count, std::uint64_t pages) {
   if (page >= pages || count > pages - page)
     return fail(Code::invalid_argument,
-                fmt::format("page {} and {} more: there are {}", page, count - 1, pages));
+                count == 1 ? fmt::format("page {}: there are {} pages, from 0 on", page, pages)
+                           : fmt::format("{} pages from {} on: there are {}", count, page, pages));
   return {};
 }
 

@@ -42,6 +42,8 @@ class PageMap {
   /// Nothing: the page is zero.
   [[nodiscard]] std::optional<Place> find(std::uint64_t page) const noexcept;
 
+  /// Of the part `first`, in its order.
+  [[nodiscard]] std::span<const std::uint64_t> touched() const noexcept { return touched_; }
   [[nodiscard]] std::uint64_t pages_of(Part part) const noexcept {
     return part == Part::first ? touched_.size() : rest_pages_;
   }

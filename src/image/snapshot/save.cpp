@@ -112,12 +112,8 @@ Result<void> read_pages(const MemoryReader& reader, const Contents& contents,
 }
 
 std::vector<std::uint32_t> crcs_of(const Contents& contents, const Tables& tables) {
-  static constexpr std::array<std::byte, kPageBytes> kZero{};
-  const std::uint32_t zero = crc32c(kZero);
   std::vector<std::uint32_t> crcs;
-  const auto add = [&](std::uint64_t page) {
-    crcs.push_back(contents.crc_of(page).value_or(zero));
-  };
+  const auto add = [&](std::uint64_t page) { crcs.push_back(*contents.crc_of(page)); };
   for (const std::uint64_t page : tables.touched) add(page);
   for (const auto& [first, pages] : tables.runs)
     for (std::uint64_t page = first; page < first + pages; ++page) add(page);
@@ -133,10 +129,13 @@ Result<ImageFacts> save(const std::string& path, const Memory& memory,
   };
   const auto reader = MemoryReader::make(memory);
   if (!reader) return of_path(reader.error());
+  if (const auto fine = PageMap::make(memory.pages(), touched, {}); !fine)
+    return of_path(fine.error());
   Contents contents(memory, *reader);
   GANTRY_TRY(contents.read_all());
   Tables tables{
       memory.regions(), touched, contents.runs_without({touched.begin(), touched.end()}), {}};
+  std::erase_if(tables.touched, [&](std::uint64_t page) { return !contents.crc_of(page); });
   const auto map = PageMap::make(memory.pages(), tables.touched, tables.runs);
   if (!map) return of_path(map.error());
   tables.crcs = crcs_of(contents, tables);

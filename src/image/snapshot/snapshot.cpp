@@ -25,8 +25,8 @@ std::string RestoreReport::text() const {
   const std::string first =
       until_working_set.count() > 0 ? fmt::format(" in {:.3f} s", seconds(until_working_set)) : "";
   return fmt::format(
-      "{:.1f} MiB ({}), {:.1f} of them zero; working set of {:.1f} MiB{}; {:.1f} MiB of {:.1f} "
-      "read {} by {} workers in {:.3f} s; {} faults, {} fetched out of turn",
+      "{:.1f} MiB ({}), {:.1f} of them zero; working set of {:.1f} MiB{}; {:.1f} MiB loaded from "
+      "{:.1f} MiB, read {} by {} workers in {:.3f} s; {} faults, {} fetched out of turn",
       mib(bytes), how, mib(zero_bytes), mib(first_bytes), first, mib(loaded_bytes),
       mib(stored_bytes), way, workers, seconds(elapsed), faults, out_of_turn);
 }

@@ -22,6 +22,7 @@ Snapshot::State::~State() {
 Result<void> Snapshot::State::start(const Image& image, snapshot::Checked tables,
                                     const RestoreOptions& options) {
   loader = std::make_unique<snapshot::PageLoader>(image, memory, std::move(tables), options);
+  has_recorded_ = options.record;
   Result<snapshot::FaultSource> faults = fail(Code::unsupported, "all was to be loaded first");
   if (options.lazy != Lazy::no || options.record)
     faults = snapshot::FaultSource::open(options.own_accesses_only);
@@ -54,7 +55,7 @@ void Snapshot::State::end_watch() {
 }
 
 Result<void> Snapshot::State::record(bool own_accesses_only) {
-  GANTRY_TRY(check_not_forked(fork_guard, "snapshot", "of the parent"));
+  if (!fork_guard.is_this()) return belongs_to_parent("a snapshot");
   if (memory.kind() == snapshot::Memory::Kind::own)
     return fail(Code::invalid_argument,
                 "recording what was restored without RestoreOptions::record: the kernel says of "
@@ -69,15 +70,16 @@ Result<void> Snapshot::State::record(bool own_accesses_only) {
   const std::lock_guard lock(mutex_);
   end_watch();
   touched_.clear();
+  has_recorded_ = true;
   GANTRY_ASSIGN(auto watch, snapshot::FaultWatch::make(std::move(faults), memory, true));
-  GANTRY_TRY(memory.unmap_pages());
   GANTRY_TRY(watch->start(nullptr));
-  watch_ = std::move(watch);  // one that answers nobody would have stopped watching
+  GANTRY_TRY(memory.unmap_pages());  // for which the kernel waits until the watch knows of it
+  watch_ = std::move(watch);
   return {};
 }
 
 Result<void> Snapshot::State::settled() {
-  GANTRY_TRY(check_not_forked(fork_guard, "snapshot", "of the parent"));
+  if (!fork_guard.is_this()) return belongs_to_parent("a snapshot");
   const std::lock_guard lock(mutex_);
   if (watch_ == nullptr) return {};
   watch_->settle();
@@ -96,7 +98,8 @@ Result<void> Snapshot::State::prepare_save() {
 std::vector<std::uint64_t> Snapshot::State::touched() {
   if (!fork_guard.is_this()) return {};
   const std::lock_guard lock(mutex_);
-  return watch_ != nullptr ? watch_->touched() : touched_;
+  if (has_recorded_ || loader == nullptr) return watch_ != nullptr ? watch_->touched() : touched_;
+  return {loader->working_set().begin(), loader->working_set().end()};
 }
 
 RestoreReport Snapshot::State::report() {
@@ -112,7 +115,7 @@ RestoreReport Snapshot::State::report() {
 }
 
 Result<void> Snapshot::State::wait(snapshot::PageLoader::What what, Deadline deadline) const {
-  GANTRY_TRY(check_not_forked(fork_guard, "snapshot", "of the parent"));
+  if (!fork_guard.is_this()) return belongs_to_parent("a snapshot");
   if (loader == nullptr) return {};
   GANTRY_TRY(loader->wait(what, deadline));
   if (!loader->is_whole()) return {};

@@ -35,6 +35,7 @@ struct GANTRY_LOCAL Snapshot::State {
   std::string why_not_lazy_;
   mutable std::mutex mutex_;  // of all below
   std::unique_ptr<snapshot::FaultWatch> watch_;
+  bool has_recorded_ = false;           // or does
   std::vector<std::uint64_t> touched_;  // when no watch has them
   std::size_t faults_ = 0;              // of watches that are gone
 };

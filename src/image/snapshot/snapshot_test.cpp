@@ -28,6 +28,18 @@ void read_all(ConstByteSpan memory, const Data& wanted, unsigned seed) {
   }
 }
 
+/// How many of these pages, which count through all regions, are stored.
+std::uint64_t not_zero(const std::vector<Data>& regions, const std::vector<std::uint64_t>& pages) {
+  std::vector<bool> is_stored;
+  for (const Data& region : regions)
+    for (Bytes at = 0; at < region.size(); at += kPageBytes) {
+      const auto page = std::span(region).subspan(at, std::min(kPageBytes, region.size() - at));
+      is_stored.push_back(std::ranges::any_of(page, [](std::byte b) { return b != std::byte{0}; }));
+    }
+  return static_cast<std::uint64_t>(
+      std::ranges::count_if(pages, [&](std::uint64_t page) { return is_stored[page]; }));
+}
+
 class Contents : public Snapshots, public ::testing::WithParamInterface<ImageOptions> {};
 
 TEST_P(Contents, EveryByteOfManyPatternsAndWorkingSetsWhoeverTouchesThemFirst) {
@@ -63,7 +75,7 @@ TEST_P(Contents, EveryByteOfManyPatternsAndWorkingSetsWhoeverTouchesThemFirst) {
       EXPECT_FALSE(restored->error());
       const RestoreReport report = restored->report();
       EXPECT_EQ(report.bytes, pages * kPageBytes);
-      EXPECT_EQ(report.first_bytes, touched.size() * kPageBytes);
+      EXPECT_EQ(report.first_bytes, not_zero(wanted, touched) * kPageBytes);
       EXPECT_EQ(report.loaded_bytes + report.zero_bytes, report.bytes);
       EXPECT_EQ(report.is_lazy, lazy == Lazy::require) << report.text();
     }
@@ -255,7 +267,7 @@ TEST_F(Snapshots, PagesOfZerosComeAgainWhenTheProgramDropsThem) {
 }
 
 // As of a heap, of which allocators drop pages that they take for zeros then.
-TEST_F(Snapshots, APageThatIsDroppedIsZeroUnlessItIsRecordedAndThoseThatAreNotThereCome) {
+TEST_F(Snapshots, APageThatIsDroppedIsZeroUnlessItIsRecorded) {
   save_numbered(2 * kChunkPages, {7});
   for (const bool records : {false, true}) {
     const auto io = std::make_shared<GatedFileIo>(0);
@@ -273,9 +285,8 @@ TEST_F(Snapshots, APageThatIsDroppedIsZeroUnlessItIsRecordedAndThoseThatAreNotTh
     EXPECT_EQ(number_at(memory, 7), left);
     io->allow(1000);
     ASSERT_TRUE(restored->wait());
-    EXPECT_EQ(number_at(memory, 7), left);
-    std::memcpy(memory.data() + 7 * kPageBytes, page_numbered(7).data(), kPageBytes);
-    EXPECT_TRUE(are_numbered(*restored));
+    for (std::uint64_t page = 0; page < 2 * kChunkPages; ++page)
+      ASSERT_EQ(number_at(memory, page), records || page >= 100 ? page + 1 : 0);
   }
 }
 
