@@ -196,17 +196,19 @@ class Contest {
   void load_for(Link& link, const LoaderKind& kind, unsigned sharers,
                 const DiskLimit* limit) const {
     const auto loader = kind.make(weights_, reads_);
-    serve(
-        link, limit, [&] { return loader->prepare(); },
-        [&](const Command& command) -> Result<Answer> {
-          if (command.warmups == kStartOften) return start_often(*loader);
-          if (command.warmups != kTellMemory)
-            return start_once(*loader, weights_, command.warmups == kStartAndRead);
-          Answer answer;
-          answer.kind = Answer::Kind::measured;
-          answer.peak_bytes = memory_share(sharers);
-          return answer;
-        });
+    const auto prepare = [&]() -> Result<void> {
+      if (auto prepared = loader->prepare(); !prepared || limit == nullptr) return prepared;
+      return use_up_burst(weights_.path(kind.file), weights_.bytes() / 2);
+    };
+    serve(link, limit, prepare, [&](const Command& command) -> Result<Answer> {
+      if (command.warmups == kStartOften) return start_often(*loader);
+      if (command.warmups != kTellMemory)
+        return start_once(*loader, weights_, command.warmups == kStartAndRead);
+      Answer answer;
+      answer.kind = Answer::Kind::measured;
+      answer.peak_bytes = memory_share(sharers);
+      return answer;
+    });
   }
 
   const Weights& weights_;

@@ -57,6 +57,7 @@ void add_keep_findings(const Report& report, Ratios& ratios, Bytes bytes, unsign
                   usable->summary.value / 1e6, Bar::at_most(5));
     ratios.in_case(name, subject, kReadCopy, Bar::at_least(subject == kAttach ? 1 : 10),
                    kThroughput);
+    ratios.in_case(name, subject, kReadCopyHuge, Bar::none(), kThroughput);
     const Row* const memory = report.find(name, subject, kPeakMemory);
     ratios.figure(fmt::format("{}: memory of {} / one image", name, subject),
                   memory->summary.value / static_cast<double>(bytes),
@@ -76,6 +77,7 @@ void add_findings(Report& report, const Settings& settings) {
     const std::string small = case_of(kSmall.case_name, bytes, kAsIs);
     in_case(large, kPlain, kDirect, Bar::at_least(0.95));
     in_case(large, kPlain, kMmap, Bar::at_least(1.25));
+    in_case(large, kPlain, kReadCopyHuge, Bar::none());
     in_case(small, kPlain, kTorchLike, Bar::at_least(3));
     ratios.of_cases(small, large, kPlain, Bar::at_least(0.9), kThroughput);
     for (const Shape& shape : {kLarge, kSmall}) {

@@ -19,6 +19,7 @@ inline constexpr std::string_view kAttach = "gantry/attach";
 inline constexpr std::string_view kAttachHuge = "gantry/attach-2MiB";
 inline constexpr std::string_view kMmap = "safetensors-mmap";
 inline constexpr std::string_view kReadCopy = "read-copy";
+inline constexpr std::string_view kReadCopyHuge = "read-copy-2MiB";
 inline constexpr std::string_view kTorchLike = "torch-like";
 inline constexpr std::string_view kDecode = "limit/decode";
 

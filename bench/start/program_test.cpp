@@ -35,7 +35,7 @@ TEST_F(BenchStart, EveryCaseHasEverySubject) {
   expect_contract(document, name_);
   EXPECT_FALSE(document.at("machine").contains("pinned_cpus"));
   Names wanted = {"gantry/plain", "gantry/compressed", "gantry/auto", "safetensors-mmap",
-                  "read-copy",    "torch-like",        "limit/decode"};
+                  "read-copy",    "read-copy-2MiB",    "torch-like",  "limit/decode"};
   if (!is_skipped(document, "limit/o-direct in weights/large/8 MiB"))
     wanted.insert("limit/o-direct");
   for (const char* metric : {"latency_p50", "throughput", "cpu_per_gb", "cpu_time", "peak_memory"})

@@ -75,7 +75,8 @@ class TorchLikeLoader final : public TensorByTensor {
   }
 };
 
-/// The whole file read into one buffer.
+/// The whole file read into one buffer, in such pages.
+template <PageKind pages>
 class ReadCopyLoader final : public Loader {
  public:
   ReadCopyLoader(const Weights& weights, const DirectReads&) : weights_(weights) {}
@@ -83,31 +84,52 @@ class ReadCopyLoader final : public Loader {
   Result<void> load() override {
     const auto file = open_to_read(weights_.path(WeightFile::safetensors));
     if (!file) return Unexpected(file.error());
-    memory_ = fresh(weights_.file_bytes());
-    return read_at(*file, 0, {memory_.get(), weights_.file_bytes()});
+    const auto into = memory();
+    if (!into) return Unexpected(into.error());
+    bytes_ = *into;
+    return read_at(*file, 0, bytes_);
   }
   ConstByteSpan tensor(std::size_t index) const override {
     const WeightTensor& tensor = weights_.tensors()[index];
-    return {memory_.get() + tensor.offset, tensor.bytes};
+    return bytes_.subspan(tensor.offset, tensor.bytes);
   }
 
  private:
+  Result<ByteSpan> memory() {
+    const Bytes bytes = weights_.file_bytes();
+    if (pages == PageKind::plain) {
+      memory_ = fresh(bytes);
+      return ByteSpan(memory_.get(), bytes);
+    }
+    auto mapping = Mapping::untouched(bytes);
+    if (!mapping) return Unexpected(mapping.error());
+    ::madvise(mapping->bytes().data(), bytes, MADV_HUGEPAGE);
+    mapping_ = *std::move(mapping);
+    return mapping_.bytes();
+  }
+
   const Weights& weights_;
   Memory memory_;
+  Mapping mapping_;
+  ByteSpan bytes_;
 };
+using ReadCopy = ReadCopyLoader<PageKind::plain>;
+using ReadCopyHuge = ReadCopyLoader<PageKind::transparent>;
 
 }  // namespace
 
 std::vector<LoaderKind> safetensors_kinds() {
   using enum WeightFile;
   return {{kMmap, safetensors, true, make_loader<MmapLoader>},
-          {kReadCopy, safetensors, true, make_loader<ReadCopyLoader>},
+          {kReadCopy, safetensors, true, make_loader<ReadCopy>},
+          {kReadCopyHuge, safetensors, true, make_loader<ReadCopyHuge>},
           {kTorchLike, safetensors, true, make_loader<TorchLikeLoader>}};
 }
 
 std::vector<LoaderKind> keep_kinds() {
   auto kinds = attach_kinds();
-  kinds.push_back({kReadCopy, WeightFile::safetensors, false, make_loader<ReadCopyLoader>});
+  kinds.push_back({kReadCopy, WeightFile::safetensors, false, make_loader<ReadCopy>});
+  kinds.push_back({kReadCopyHuge, WeightFile::safetensors, false, make_loader<ReadCopyHuge>});
   return kinds;
 }
 

@@ -8,7 +8,6 @@
 #include <filesystem>
 #include <gantry/runtime.hpp>
 #include <limits>
-#include <thread>
 
 #include "../support/program/sizes.hpp"
 
@@ -16,9 +15,6 @@ namespace gantry::bench {
 namespace {
 
 constexpr Bytes kFiles = 3;
-// A group that was idle may read at once what it did not read for a tenth of a second: each subject
-// begins with all of that, whoever read before it.
-constexpr std::chrono::milliseconds kRest{250};
 constexpr std::array kDirectReads = {DirectReads{Bytes{4} << 20, 4}, DirectReads{Bytes{4} << 20, 8},
                                      DirectReads{Bytes{4} << 20, 32},
                                      DirectReads{Bytes{1} << 20, 32}};
@@ -91,11 +87,20 @@ Result<DirectReads> choose_reads(const std::string& case_name, std::string_view 
   return best;
 }
 
+Result<void> use_up_burst(const std::string& path, Bytes file_bytes) {
+  constexpr Bytes kBurst = Bytes{256} << 20, kMost = Bytes{16} << 20;
+  auto memory = fresh_memory(std::min(file_bytes, kMost));
+  if (!memory) return Unexpected(memory.error());
+  const ByteSpan into(memory->data(), std::min(file_bytes, kMost));
+  for (Bytes read = 0; read < kBurst; read += into.size())
+    if (auto done = read_directly(path, {}, into); !done) return done;
+  return {};
+}
+
 void serve(Link& link, const DiskLimit* limit, const std::function<Result<void>()>& prepare,
            const std::function<Result<Answer>(const Command&)>& obey) {
   auto ready = limit == nullptr ? Result<void>() : limit->join();
   if (ready) ready = prepare();
-  if (limit != nullptr) std::this_thread::sleep_for(kRest);
   if (ready) return obey_commands(link, obey);
   link.send(Answer::failure(to_string(ready.error())));
 }

@@ -38,6 +38,10 @@ using RunDisk = std::function<Result<void>(const Disk& disk, const DiskLimit* li
     const std::string& case_name, std::string_view subject, Report& report,
     const std::function<Result<double>(const DirectReads&)>& time_ns);
 
+/// Reads from a disk that is held to a rate, and lets so much pass at once first: each start would
+/// begin with what the one before it has left of that.
+[[nodiscard]] Result<void> use_up_burst(const std::string& path, Bytes file_bytes);
+
 /// What a forked process does: joins `limit`, prepares, and obeys.
 void serve(Link& link, const DiskLimit* limit, const std::function<Result<void>()>& prepare,
            const std::function<Result<Answer>(const Command&)>& obey);

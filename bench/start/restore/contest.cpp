@@ -21,18 +21,6 @@ enum RestoreOrder : std::uint64_t { kTouchSet, kReadAll, kTouchRest };
 
 constexpr std::array kPackings = {"not packed", "lz4", "zstd:1"};
 
-/// Reads from a disk that is held to a rate, and lets so much pass at once first: a working set is
-/// no more.
-Result<void> use_up_burst(const std::string& path, Bytes file_bytes) {
-  constexpr Bytes kBurst = Bytes{256} << 20, kMost = Bytes{16} << 20;
-  auto memory = fresh_memory(std::min(file_bytes, kMost));
-  if (!memory) return Unexpected(memory.error());
-  const ByteSpan into(memory->data(), std::min(file_bytes, kMost));
-  for (Bytes read = 0; read < kBurst; read += into.size())
-    if (auto done = read_directly(path, {}, into); !done) return done;
-  return {};
-}
-
 /// One restoring, as its process is commanded.
 class Restoring {
  public:

@@ -30,14 +30,15 @@ struct RestoreOptions {
   bool record = false;
   std::shared_ptr<FileIo> file_io = {};  ///< Null: make_plain_file_io().
   unsigned workers = 0;  ///< Threads that load; 0: one a CPU, at most 8; lazily twice as many.
-  Deadline deadline = Deadline::never();  ///< For all of it.
+  /// For the pages; the tables, which are small, are read before.
+  Deadline deadline = Deadline::never();
 };
 
 /// How a snapshot is saved.
 struct SaveOptions {
   ImageOptions packing = {};  ///< Of its pages.
-  /// The working set: pages that come first, in this order, as Snapshot::touched() gives them.
-  /// Nothing: those that were recorded.
+  /// The working set: pages that come first, in this order; those that are zero are left out.
+  /// Nothing: Snapshot::touched().
   std::optional<std::vector<std::uint64_t>> touched = {};
 };
 
@@ -60,10 +61,12 @@ struct GANTRY_API RestoreReport {
 };
 
 /// Regions of memory that are saved together in an image, and come back from it: usable at once,
-/// while they load. The program uses the memory as its own; several threads may touch a page that
-/// is not there. Any thread may call every member but save(), record() and settled(), which are
-/// for one at a time. The destructor unmaps the memory. A child of fork() has neither the memory
-/// (touching it is SIGSEGV) nor the object.
+/// while they load, at another address, so that what is in them refers to itself by offsets. The
+/// program uses the memory as its own: it may protect, lock and drop it, but not move it (mremap(),
+/// behind which it is zeros), unmap it or map something over it (which would be saved, and unmapped
+/// in the end). Several threads may touch a page that is not there. Any thread may call every
+/// member but save(), record() and settled(), which are for one at a time. The destructor unmaps
+/// the memory. A child of fork() has neither the memory (touching it is SIGSEGV) nor the object.
 class GANTRY_API Snapshot {
  public:
   struct State;
@@ -85,19 +88,20 @@ class GANTRY_API Snapshot {
   /// In the order of their pages. Valid as long as the snapshot.
   [[nodiscard]] std::span<const SnapshotRegion> regions() const noexcept;
   /// The memory of one. Touching what is not there waits for it; if it can never be there (error()
-  /// says why) it is SIGBUS, and EFAULT in system calls. What the program drops (MADV_DONTNEED) is
-  /// zero then; what create() made, or what was restored to record, comes again. Errors:
-  /// `not_found`.
+  /// says why) it is SIGBUS, and EFAULT in system calls. What the program drops (MADV_DONTNEED),
+  /// there or not yet, is zero then; what create() made, or what was restored to record, comes
+  /// again. Errors: `not_found`.
   [[nodiscard]] Result<ByteSpan> region(std::string_view name) const;
 
   /// Records from now on which pages are touched, in their order; each costs a fault. All must be
-  /// there. What was recorded before is forgotten. Errors: as restore() with `record`;
-  /// `invalid_argument` (it is loading; it was restored without RestoreOptions::record).
+  /// there. What was recorded before is forgotten; what there is no memory for is not recorded.
+  /// Errors: as restore() with `record`; `invalid_argument` (it is loading; it was restored without
+  /// RestoreOptions::record).
   [[nodiscard]] Result<void> record(bool own_accesses_only = false);
   /// Ends the recording. Errors: `system`.
   [[nodiscard]] Result<void> settled();
-  /// The pages that were recorded so far: numbers from 0 on through all regions, each of which
-  /// begins a page; each once.
+  /// The pages that were recorded so far, or the working set of what was restored and not recorded:
+  /// numbers from 0 on through all regions, each of which begins a page; each once.
   [[nodiscard]] std::vector<std::uint64_t> touched() const;
 
   /// Writes everything to an image, as write_image() does: the working set in a partition of its

@@ -43,18 +43,23 @@ LoadJob::LoadJob(const Image& image, Deadline until)
       ends(until) {}
 
 // The image's file, whatever has its name by now.
+// Opened once more, which a process without /proc cannot, or one that gave up its rights to the
+// file.
 Result<std::string> LoadJob::open_file(const Image& image) {
   const std::string same = fmt::format("/proc/self/fd/{}", image.descriptor());
-  GANTRY_ASSIGN(file, OpenFile::open_direct(same, "its bytes"));
-  if (file->alignment() <= kImageBorder)
+  auto opened = OpenFile::open_direct(same, "its bytes");
+  if (opened && (*opened)->alignment() <= kImageBorder) {
+    file = *std::move(opened);
     return file->alignment() > 1
                ? "directly"
                : fmt::format("through the page cache ({})", file->why_not_direct());
-  const Bytes wanted = file->alignment();
+  }
+  const std::string why = opened ? fmt::format("directly it wants {} bytes", (*opened)->alignment())
+                                 : opened.error().message;
   const int again = ::fcntl(image.descriptor(), F_DUPFD_CLOEXEC, 0);
   if (again < 0) return fail_errno(path);
   file = std::make_shared<const OpenFile>(again, "its bytes");
-  return fmt::format("through the page cache (directly it wants {} bytes)", wanted);
+  return fmt::format("through the page cache ({})", why);
 }
 
 Result<void> LoadJob::make_worker(const Start& how, FileIo& io, std::size_t ahead, bool is_packed) {

@@ -97,6 +97,7 @@ void ImageLoading::cancel() noexcept {
 }
 
 LoadReport ImageLoading::report() const {
+  if (!state_->fork_guard.is_this()) return {};
   return state_->report();
 }
 

@@ -213,7 +213,8 @@ TEST_F(Loads, AChildOfAForkIsRefusedAndDoesNotHang) {
   ASSERT_TRUE(loading);
   const pid_t child = ::fork();
   if (child == 0) {
-    const bool is_refused = !loading->wait() && !loading->wait("bias");
+    const bool is_refused =
+        !loading->wait() && !loading->wait("bias") && loading->report().workers == 0;
     {
       const ImageLoading gone = *std::move(loading);
     }

@@ -20,6 +20,13 @@ constexpr Bytes kWorthAsking = 4 * kImageChunkBytes;
 // What gains less is noise, and packing takes its time.
 constexpr double kWorthPacking = 1.05;
 constexpr std::size_t kRounds = 5;
+constexpr std::int64_t kWholeGroups = 4096;  // numbers, whatever the size of a group
+
+std::int64_t elements_of(const Tensor& tensor) noexcept {
+  std::int64_t elements = 1;
+  for (unsigned i = 0; i < tensor.dimensions; ++i) elements *= tensor.shape[i];
+  return elements;
+}
 
 /// The first tensors, the last of them cut.
 std::vector<ImageTensor> first_of(const std::vector<ImageTensor>& tensors) {
@@ -27,8 +34,10 @@ std::vector<ImageTensor> first_of(const std::vector<ImageTensor>& tensors) {
   Bytes left = kSample;
   for (const ImageTensor& one : tensors) {
     if (one.bytes > left) {
-      const Bytes bits = Bytes{one.tensor.type.bits} * one.tensor.type.lanes;
-      const std::array<std::int64_t, 1> shape{static_cast<std::int64_t>(left * 8 / bits)};
+      const double share = static_cast<double>(left) / static_cast<double>(one.bytes);
+      const std::array<std::int64_t, 1> shape{
+          static_cast<std::int64_t>(share * static_cast<double>(elements_of(one.tensor))) /
+          kWholeGroups * kWholeGroups};
       if (shape[0] > 0)
         sample.push_back({one.name, Tensor::dense(one.tensor.type, shape), 0, 0, 0});
       break;

@@ -42,6 +42,15 @@ constexpr std::array<TypeName, 18> kTypes{{{"BOOL", {6, 8, 1}},
                                            {"I64", {DataType::signed_int, 64, 1}},
                                            {"F4", types::e2m1}}};
 
+bool is_utf8(const std::string& name) {
+  try {
+    static_cast<void>(json(name).dump());
+    return true;
+  } catch (const json::exception&) {
+    return false;
+  }
+}
+
 /// JSON in which no object of the first level has a key twice, which the parser lets pass.
 Result<json> parse_object(const std::string& path, const std::string& text) {
   std::set<std::string> keys;
@@ -208,6 +217,10 @@ Result<std::string> safetensors_header(std::span<const ImageTensor* const> tenso
   nlohmann::ordered_json object = nlohmann::ordered_json::object();
   Bytes at = 0;
   for (const ImageTensor* const one : tensors) {
+    if (one->name == kMetadata || !is_utf8(one->name))
+      return refuse(
+          fmt::format("tensor '{}': safetensors files cannot have that name", printable(one->name)),
+          "extract into a folder");
     const auto* const type = std::ranges::find(kTypes, one->tensor.type, &TypeName::type);
     if (type == kTypes.end())
       return refuse(fmt::format("tensor '{}': safetensors files have no {}", printable(one->name),
