@@ -1,6 +1,7 @@
 #include "image/snapshot/dropped_pages.hpp"
 
 #include <algorithm>
+#include <cassert>
 
 namespace gantry::snapshot {
 namespace {
@@ -26,6 +27,7 @@ Result<std::unique_ptr<DroppedPages>> DroppedPages::make(std::uint64_t pages) {
 }
 
 void DroppedPages::add(std::uint64_t page, std::uint64_t pages) noexcept {
+  assert(is_locked_);  // D2
   const std::uint64_t end = page < pages_ ? page + std::min(pages, pages_ - page) : page;
   while (page < end) {
     const std::uint64_t bit = page % kBits, count = std::min(kBits - bit, end - page);

@@ -27,8 +27,14 @@ class DroppedPages {
   DroppedPages(const DroppedPages&) = delete;
   DroppedPages& operator=(const DroppedPages&) = delete;
 
-  void lock() noexcept { ::pthread_rwlock_wrlock(&lock_); }
-  void unlock() noexcept { ::pthread_rwlock_unlock(&lock_); }
+  void lock() noexcept {
+    ::pthread_rwlock_wrlock(&lock_);
+    is_locked_ = true;
+  }
+  void unlock() noexcept {
+    is_locked_ = false;
+    ::pthread_rwlock_unlock(&lock_);
+  }
   void lock_shared() noexcept { ::pthread_rwlock_rdlock(&lock_); }
   void unlock_shared() noexcept { ::pthread_rwlock_unlock(&lock_); }
 
@@ -47,6 +53,7 @@ class DroppedPages {
 
   pthread_rwlock_t lock_{};
   const std::uint64_t pages_;
+  bool is_locked_ = false;  // by lock()
   bool has_any_ = false;
   // A bit a page. The kernel makes it when it is needed: of a terabyte it is 32 MiB.
   const std::unique_ptr<std::uint64_t, Free> words_;

@@ -128,6 +128,7 @@ TEST_F(Dropping, WhatWasDroppedIsNotPoisonedWhenLoadingFails) {
 TEST(DroppedPages, CountsUpToTheFirst) {
   const auto pages = must(snapshot::DroppedPages::make(300));
   EXPECT_EQ(pages->kept_from(7, 293), 293u);
+  const std::lock_guard lock(*pages);
   pages->add(60, 70);
   pages->add(299, 1000);  // only one of them exists
   for (std::uint64_t page = 0; page < 300; ++page)
