@@ -229,7 +229,7 @@ Result<void> run_workers(Bytes bytes, Contest& contest, cli::Progress& progress)
 /// Makes the files and runs their cases.
 Result<void> run_shape(const Settings& settings, const Shape& shape, Bytes bytes,
                        int interrupt_descriptor, cli::Progress& progress, Report& report) {
-  const auto folder = make_folder(bytes);
+  const auto folder = make_folder(bytes, kFilesOfWeights);
   if (!folder) return Unexpected(folder.error());
   progress.step(case_of(shape.case_name, bytes, kAsIs) + ": making it");
   const std::string& path = folder->first.path();
@@ -254,10 +254,7 @@ Result<void> run_contest(const Settings& settings, int interrupt_descriptor, Rep
   });
   if (!sizes) return Unexpected(sizes.error());
   std::vector<Shape> shapes = {kLarge, kSmall, kKeep, kEstimates};
-  std::erase_if(shapes, [&](const Shape& one) {
-    return !settings.wants_case(one.case_name) ||
-           (one.case_name == kEstimates.case_name && !settings.wants(kEstimate));
-  });
+  std::erase_if(shapes, [&](const Shape& one) { return !settings.measures(one.case_name); });
   const std::vector<Contents> contents = wanted_contents(settings);
   std::size_t steps = contents.size() * (1 + settings.disks.size() * settings.common.rounds);
   for (const Shape& shape : shapes) {

@@ -32,6 +32,12 @@ Result<void> read_at(const Descriptor& file, Bytes offset, ByteSpan bytes) {
   return {};
 }
 
+Error of_file(const std::string& path, Error error) {
+  if (error.code != Code::interrupted && !error.message.starts_with(path))
+    error.message = fmt::format("{}: {}", path, error.message);
+  return error;
+}
+
 Result<std::size_t> cached_pages(const std::string& path) {
   Descriptor file(::open(path.c_str(), O_RDWR | O_CLOEXEC));  // mincore() tells writers only
   struct stat facts{};

@@ -14,6 +14,9 @@ namespace gantry::bench {
 /// before.
 [[nodiscard]] Result<void> read_at(const Descriptor& file, Bytes offset, ByteSpan bytes);
 
+/// What went wrong with that file, unless it is Ctrl-C.
+[[nodiscard]] Error of_file(const std::string& path, Error error);
+
 /// Pages of the file that the page cache has, as mincore() says.
 [[nodiscard]] Result<std::size_t> cached_pages(const std::string& path);
 

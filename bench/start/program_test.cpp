@@ -1,13 +1,17 @@
 // The program as `gantry bench start` starts it: its document, its complaints, what stays behind.
 
 #include <gmock/gmock.h>
+#include <sys/resource.h>
 
 #include "../support/program/test_program.hpp"
 
 namespace gantry::bench {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 using ::testing::UnorderedElementsAre;
 
@@ -41,6 +45,38 @@ TEST_F(BenchStart, EveryCaseHasEverySubject) {
   for (const char* metric : {"latency_p50", "throughput", "cpu_per_gb", "cpu_time", "peak_memory"})
     for (const char* name : {"weights/large/8 MiB", "weights/small/8 MiB"})
       EXPECT_EQ(subjects_by_case(document, metric)[name], wanted) << name << ", " << metric;
+}
+
+TEST_F(BenchStart, OnlyWhatHasARowIsMade) {
+  const Ended ended =
+      run({"--sizes", "8M", "--rounds", "1", "--disk", "as-is", "--subjects", "torch-like"});
+  EXPECT_EQ(ended.status, 0) << ended.errors;
+  EXPECT_THAT(ended.errors, AllOf(HasSubstr("weights/large/8 MiB: making it"),
+                                  HasSubstr("weights/small/8 MiB: making it")));
+  for (const char* other : {"keep", "estimate", "restore"})
+    EXPECT_THAT(ended.errors, Not(HasSubstr(other)));
+}
+
+TEST_F(BenchStart, ASubjectIsListedOnce) {
+  const std::string listed = run({"--subjects", "pigeon"}).errors;
+  for (const std::string name : {"limit/o-direct", "read-copy", "gantry/attach,", "reap,"})
+    EXPECT_EQ(listed.find(name), listed.rfind(name)) << name;
+  EXPECT_THAT(listed, AllOf(HasSubstr(", limit/o-direct, "), HasSubstr(", gantry/estimate")));
+}
+
+// Beyond the limit of files' sizes a process is ended by a signal, unless it asks for the error.
+TEST_F(BenchStart, ALimitOfFilesIsNamedAndNothingIsLeft) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const rlimit little{Bytes{3} << 20, before.rlim_max};
+  for (const char* name : {"weights/large", "restore/hash-index"}) {
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &little), 0);
+    const Ended ended = run({"--sizes", "8M", "--rounds", "1", "--cases", name});
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_THAT(ended.errors,
+                EndsWith("File too large; raise the limit of files' sizes (ulimit -f)\n"));
+  }
 }
 
 TEST_F(BenchStart, FiguresFitEachOther) {

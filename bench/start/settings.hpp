@@ -18,6 +18,8 @@ struct Settings {
 
   [[nodiscard]] bool wants_case(std::string_view name) const noexcept;
   [[nodiscard]] bool wants(std::string_view subject) const noexcept;
+  /// Whether the case is wanted, and a subject that has a row in it.
+  [[nodiscard]] bool measures(std::string_view case_name) const;
 };
 
 /// What is loaded.
@@ -32,6 +34,10 @@ inline constexpr Shape kKeep{"keep", 16};
 /// Estimates are compared with what they are of.
 inline constexpr Shape kEstimates{"estimate", 16};
 inline constexpr std::array kKeepWorkers = {1U, 2U, 4U, 8U};
+
+// So many files of its size a case has in $TMPDIR.
+inline constexpr unsigned kFilesOfWeights = 3;  ///< As safetensors, and two images.
+inline constexpr unsigned kFilesOfMemory = 5;   ///< As it is, three images, and its working set.
 
 /// How quick the disk is that it comes from.
 struct Disk {

@@ -14,25 +14,24 @@
 namespace gantry::bench {
 namespace {
 
-constexpr Bytes kFiles = 3;
 constexpr std::array kDirectReads = {DirectReads{Bytes{4} << 20, 4}, DirectReads{Bytes{4} << 20, 8},
                                      DirectReads{Bytes{4} << 20, 32},
                                      DirectReads{Bytes{1} << 20, 32}};
 
 }  // namespace
 
-Result<std::pair<ScratchDirectory, ProgramGuard>> make_folder(Bytes bytes) {
+Result<std::pair<ScratchDirectory, ProgramGuard>> make_folder(Bytes bytes, unsigned files) {
   auto folder = ScratchDirectory::create();
   if (!folder) return Unexpected(folder.error());
   auto guard = ProgramGuard::start({.leftovers = {folder->path()}});
   if (!guard) return Unexpected(guard.error());
   std::error_code failed;
   const auto space = std::filesystem::space(folder->path(), failed);
-  if (!failed && space.available >= kFiles * bytes)
+  if (!failed && space.available >= files * bytes)
     return std::pair(*std::move(folder), *std::move(guard));
   return Unexpected({Code::system,
-                     fmt::format("{}: its disk lacks room for three files of {}", folder->path(),
-                                 format_size(bytes)),
+                     fmt::format("{}: its disk lacks room for {} files of {}", folder->path(),
+                                 files, format_size(bytes)),
                      "choose smaller --sizes, or set TMPDIR to a folder of another disk"});
 }
 

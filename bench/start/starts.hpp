@@ -13,9 +13,10 @@
 
 namespace gantry::bench {
 
-/// A folder for files of which the largest three have so many bytes each. It goes whatever becomes
-/// of this process.
-[[nodiscard]] Result<std::pair<ScratchDirectory, ProgramGuard>> make_folder(Bytes bytes);
+/// A folder for so many files of at most `bytes` each. It goes whatever becomes of this process.
+/// Errors: no room for them.
+[[nodiscard]] Result<std::pair<ScratchDirectory, ProgramGuard>> make_folder(Bytes bytes,
+                                                                            unsigned files);
 
 /// io_uring, where that works.
 [[nodiscard]] Result<std::shared_ptr<FileIo>> best_file_io();

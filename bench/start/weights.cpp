@@ -69,7 +69,7 @@ Result<Weights> Weights::make(const std::string& folder, Bytes total, std::size_
   Weights weights(folder);
   weights.lay_out(total, tensors);
   if (auto written = weights.write_safetensors(interrupt_descriptor); !written)
-    return Unexpected(written.error());
+    return Unexpected(of_file(weights.path(WeightFile::safetensors), written.error()));
   if (auto written = weights.write_images(interrupt_descriptor); !written)
     return Unexpected(written.error());
   return weights;

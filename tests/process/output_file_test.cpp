@@ -1,12 +1,20 @@
 // A file that an option names: an earlier one stays until the new one is whole.
 #include "tools/command_line/output_file.hpp"
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-#include <signal.h>
+#include <linux/filter.h>
+#include <linux/seccomp.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
 
+#include <array>
+#include <cerrno>
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
 #include <sstream>
@@ -47,14 +55,83 @@ TEST_F(OutputFiles, OneIsReplacedWhenItIsWhole) {
   EXPECT_THAT(scratch_.entries(), ElementsAre("page"));
 }
 
+TEST_F(OutputFiles, OneThatIsNotKeptWasNeverThere) {
+  std::ofstream(file("page")) << "earlier";
+  for (const char* name : {"page", "new"}) {
+    auto writer = OutputWriter::open(*OutputFile::at(file(name)));
+    ASSERT_TRUE(writer);
+    EXPECT_TRUE(writer->write("half a page"));
+    EXPECT_THAT(scratch_.entries(), ElementsAre("page"));
+  }
+  EXPECT_EQ(text_of(file("page")), "earlier");
+}
+
 // In a folder that others may write to.
 TEST_F(OutputFiles, ALinkThatWasPutThereMeanwhileIsNotFollowed) {
   std::ofstream(file("victim")) << "the victim's";
-  const auto page = OutputFile::at(file("page"));
-  ASSERT_TRUE(page);
-  fs::create_symlink(file("victim"), file("page.partial-") + std::to_string(::getpid()));
-  EXPECT_FALSE(page->write("a page"));
+  std::ofstream(file("page")) << "earlier";
+  const auto page = OutputFile::at(file("page")), fresh = OutputFile::at(file("new"));
+  ASSERT_TRUE(page && fresh);
+  for (const char* name : {"page", "new"})
+    fs::create_symlink(file("victim"), file(name) + ".partial-" + std::to_string(::getpid()));
+  fs::create_symlink(file("victim"), file("new"));
+  EXPECT_TRUE(page->write("a page"));
+  EXPECT_TRUE(fresh->write("a page"));
+  for (const char* name : {"page", "new"}) {
+    EXPECT_EQ(text_of(file(name)), "a page");
+    EXPECT_FALSE(fs::is_symlink(file(name)));
+  }
   EXPECT_EQ(text_of(file("victim")), "the victim's");
+}
+
+/// As on a file system that has no files without names. For ever.
+bool deny_unnamed_files() {
+  constexpr std::uint32_t kUnnamed = O_TMPFILE & ~O_DIRECTORY;
+  std::array<sock_filter, 6> filter{{
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, nr)),
+      BPF_JUMP(BPF_JMP | BPF_JEQ | BPF_K, SYS_openat, 0, 3),
+      BPF_STMT(BPF_LD | BPF_W | BPF_ABS, offsetof(seccomp_data, args[2])),
+      BPF_JUMP(BPF_JMP | BPF_JSET | BPF_K, kUnnamed, 0, 1),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ERRNO | EOPNOTSUPP),
+      BPF_STMT(BPF_RET | BPF_K, SECCOMP_RET_ALLOW),
+  }};
+  const sock_fprog program{filter.size(), filter.data()};
+  return ::prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0 &&
+         ::prctl(PR_SET_SECCOMP, SECCOMP_MODE_FILTER, &program) == 0;
+}
+
+TEST_F(OutputFiles, WithoutUnnamedFilesItHasAnotherNameUntilItIsWhole) {
+  std::ofstream(file("page")) << "earlier";
+  std::ofstream(file("victim")) << "the victim's";
+  const pid_t pid = ::fork();
+  ASSERT_GE(pid, 0);
+  if (pid == 0) {
+    if (!deny_unnamed_files()) ::_exit(2);
+    const std::string mine = ".partial-" + std::to_string(::getpid());
+    for (const char* name : {"page", "new"}) {
+      const auto target = OutputFile::at(file(name));
+      if (!target || fs::exists(file(name) + mine)) ::_exit(3);
+      for (const bool is_kept : {false, true}) {
+        auto writer = OutputWriter::open(*target);
+        if (!writer || !writer->write("a page") || !fs::exists(file(name) + mine)) ::_exit(4);
+        if (is_kept && !writer->keep()) ::_exit(5);
+      }
+      if (fs::exists(file(name) + mine)) ::_exit(6);
+    }
+    const auto target = OutputFile::at(file("new"));
+    fs::create_symlink(file("victim"), file("new") + mine);  // by somebody else, meanwhile
+    ::_exit(target && target->write("a new page") ? 0 : 7);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == 2) GTEST_SKIP() << "no seccomp here";
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  EXPECT_EQ(text_of(file("page")), "a page");
+  EXPECT_EQ(text_of(file("new")), "a new page");
+  EXPECT_EQ(text_of(file("victim")), "the victim's");
+  const std::string link = "new.partial-" + std::to_string(pid);
+  EXPECT_THAT(scratch_.entries(), ElementsAre("new", link, "page", "victim"));
 }
 
 TEST_F(OutputFiles, WhoMayReadTheEarlierOneMayReadTheNext) {
@@ -70,7 +147,6 @@ TEST_F(OutputFiles, AFullDiskLeavesTheEarlierOneAndNoHalf) {
   std::ofstream(file("page")) << "earlier";
   const auto page = OutputFile::at(file("page"));
   ASSERT_TRUE(page);
-  ::signal(SIGXFSZ, SIG_IGN);
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
   const rlimit little{3, before.rlim_max};

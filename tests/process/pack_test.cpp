@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <sstream>
 
 #include "pack_support.hpp"
@@ -152,11 +153,20 @@ TEST_F(Pack, AFolderComesBack) {
   write("in/tokens", random_bytes(1000));
   write("in/.hidden", "x");
   write("in/empty", "");
-  expect_done({"pack", "in", "in.gimg", "--codec", "auto"});
+  write("in/tokens.partial-12", "half");
+  write("in/tokens.partial-12-3", "half");
+  write("in/x.partial-12y", "x"), write("in/x.partial-", "x"), write("in/x.partial-1-", "x");
+  const Ended packed = done({"pack", "in", "in.gimg", "--codec", "auto"});
+  EXPECT_EQ(packed.status, 0);
+  for (const char* name : {"12", "12-3"})
+    EXPECT_THAT(packed.errors, HasSubstr(std::string("gantry: in/tokens.partial-") + name +
+                                         ": left out: by its name it was not finished\n"));
   expect_done({"image", "extract", "in.gimg", "out"});
-  for (const char* name : {"config.json", "tokens", "empty"})
-    EXPECT_EQ(read(std::string("out/") + name), read(std::string("in/") + name));
-  EXPECT_FALSE(fs::exists(path("out/.hidden")));
+  const std::set<std::string> all{"config.json",   "tokens",     "empty",
+                                  "x.partial-12y", "x.partial-", "x.partial-1-"};
+  for (const std::string& name : all) EXPECT_EQ(read("out/" + name), read("in/" + name));
+  for (const auto& entry : fs::directory_iterator(path("out")))
+    EXPECT_TRUE(all.contains(entry.path().filename())) << entry.path();
   fs::create_directory(path("in/deep"));
   EXPECT_THAT(done({"pack", "in", "x.gimg"}).errors, HasSubstr("a folder in a folder"));
 }

@@ -1,6 +1,8 @@
 // Options of `gantry put` and `gantry get`, and what they say while they wait.
 #include <unistd.h>
 
+#include <gantry/runtime.hpp>
+
 #include "cli_support.hpp"
 
 namespace gantry::test {
@@ -30,6 +32,30 @@ TEST_F(Cli, EveryModeCarriesTheSameBytes) {
     EXPECT_EQ(putting.wait().value_or(Ended{}).status, 0) << mode;
   }
   expect_nothing_left();
+}
+
+TEST_F(Cli, GetWritesAllSegments) {
+  ProducerOptions options;
+  options.directory = scratch_.path();
+  auto runtime = Runtime::create();
+  ASSERT_TRUE(runtime) << runtime.error().message;
+  auto out = runtime->producer("c", options);
+  ASSERT_TRUE(out) << out.error().message;
+  Subprocess getting(gantry({"get", "c"}));
+  const std::string small = "a little", large = random_bytes(700'001);
+  const auto bytes_of = [](const std::string& text) { return std::as_bytes(std::span(text)); };
+  for (const SendMode mode : {SendMode::whole, SendMode::pipelined, SendMode::streamed}) {
+    Draft draft;
+    draft.copy(bytes_of(small)).copy({}).copy(bytes_of(large)).copy(bytes_of(small));
+    ASSERT_TRUE(out->send(std::move(draft), {.mode = mode}));
+  }
+  ASSERT_TRUE(out->send(Draft().copy(bytes_of(small)).copy(bytes_of(small))));  // in its record
+  ASSERT_TRUE(out->close());
+  const std::string each = small + large + small;
+  const auto ended = getting.wait();
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->status, 0) << ended->errors;
+  EXPECT_TRUE(ended->output == each + each + each + small + small);
 }
 
 TEST_F(Cli, APolicyIsTheConsumersOwn) {

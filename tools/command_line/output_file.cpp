@@ -2,22 +2,44 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
+#include <climits>
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 namespace gantry::cli {
 namespace {
 
 namespace fs = std::filesystem;
 
-tl::unexpected<Error> cannot(const std::string& path, int why,
-                             const char* hint = "name a file that can be written") {
-  return tl::unexpected(
-      Error{Code::system, fmt::format("{}: {}", path, std::generic_category().message(why)), hint});
+constexpr unsigned kMostBeside = 100;
+constexpr std::string_view kPartial = ".partial-";
+// Behind kPartial: a process and a number.
+constexpr std::size_t kLongestName = NAME_MAX - kPartial.size() - 16;
+
+const char* mend_of(int why) {
+  switch (why) {
+    case EMFILE:
+      return "raise the limit of open files (ulimit -n)";
+    case EFBIG:
+      return "raise the limit of files' sizes (ulimit -f)";
+    case ENOSPC:
+    case EDQUOT:
+      return "make room, or name a file on another disk";
+    default:
+      return "name a file that can be written";
+  }
+}
+
+tl::unexpected<Error> cannot(const std::string& path, int why) {
+  return tl::unexpected(Error{Code::system,
+                              fmt::format("{}: {}", path, std::generic_category().message(why)),
+                              mend_of(why)});
 }
 
 /// What is open already: whoever opens it waits for nobody.
@@ -26,25 +48,53 @@ bool is_own_stream(std::string_view path) {
          path.starts_with("/proc/self/fd/");
 }
 
-bool can_make(const std::string& path) {
-  ::unlink(path.c_str());
-  const int made = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (made < 0) return false;
-  ::close(made);
-  ::unlink(path.c_str());  // whoever is killed before it is written leaves nothing
-  return true;
+std::string folder_of(const std::string& path) {
+  const std::string folder = fs::path(path).parent_path().string();
+  return folder.empty() ? "." : folder;
 }
 
-int write_to(int file, std::string_view text) {
-  if (file < 0) return errno;
-  int why = 0;
-  while (!text.empty() && why == 0) {
-    const ssize_t done = ::write(file, text.data(), text.size());
-    if (done < 0 && errno != EINTR) why = errno;
-    if (done > 0) text.remove_prefix(static_cast<std::size_t>(done));
+/// PATH.partial-PID, or of a path with a long name a shorter one; with `number` behind it if that
+/// is not 0.
+std::string partial_path(const std::string& path, unsigned number) {
+  const std::size_t slash = path.rfind('/') + 1;  // 0: there is none
+  const std::string_view name = std::string_view(path).substr(slash, kLongestName);
+  auto made = fmt::format("{}{}{}{}", path.substr(0, slash), name, kPartial, ::getpid());
+  if (number != 0) made += fmt::format("-{}", number);
+  return made;
+}
+
+/// A file without a name in that folder; -1 and errno: why not.
+int open_unnamed(const std::string& folder) {
+  return ::open(folder.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0666);
+}
+
+bool has_unnamed(int why) {
+  return why != EOPNOTSUPP && why != EISDIR && why != EINVAL;
+}
+
+int open_named(const std::string& path) {
+  return ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0666);
+}
+
+/// 0, or why none can be made.
+int try_to_make(const std::string& target) {
+  int made = open_unnamed(folder_of(target));
+  const bool is_named = made < 0 && !has_unnamed(errno);
+  const std::string path = partial_path(target, 0);
+  if (is_named) {
+    ::unlink(path.c_str());
+    made = open_named(path);
   }
-  if (::close(file) != 0 && why == 0) why = errno;
-  return why;
+  if (made < 0) return errno;
+  ::close(made);
+  if (is_named) ::unlink(path.c_str());  // whoever is killed before it is written leaves nothing
+  return 0;
+}
+
+/// The kernel would end a process that writes beyond its limit.
+bool is_allowed(Bytes end) {
+  rlimit most{};
+  return ::getrlimit(RLIMIT_FSIZE, &most) != 0 || end <= most.rlim_cur;
 }
 
 bool is_same(const std::string& one, const std::string& other) {
@@ -64,54 +114,113 @@ Result<OutputFile> OutputFile::at(const std::string& path) {
     return tl::unexpected(Error{Code::invalid_argument, "'-': it names no file here",
                                 "say /dev/stdout, or ./- for a file of that name"});
   OutputFile file;
-  file.target_ = file.written_ = path;
+  file.target_ = path;
   struct stat facts{};
   const bool exists = ::stat(path.c_str(), &facts) == 0;
+  file.is_direct_ = exists && (is_own_stream(path) || S_ISCHR(facts.st_mode));
   if (exists && is_own_stream(path)) return file;
   if (exists && S_ISDIR(facts.st_mode)) return cannot(path, EISDIR);
   if (exists && !S_ISREG(facts.st_mode) && !S_ISCHR(facts.st_mode))
     return tl::unexpected(Error{Code::unsupported, path + ": it is no regular file",
                                 "name a file, or /dev/stdout, which may be a pipe"});
   if (exists && ::access(path.c_str(), W_OK) != 0) return cannot(path, errno);
-  if (exists && S_ISCHR(facts.st_mode)) return file;
+  if (file.is_direct_) return file;
   std::error_code unknown;
   const auto target = fs::canonical(path, unknown);  // a link stays one
   if (!unknown) file.target_ = target.string();
-  file.written_ = fmt::format("{}.partial-{}", file.target_, ::getpid());
-  if (can_make(file.written_)) return file;
-  if (!exists) return cannot(path, errno);
-  file.written_ = file.target_;  // of a folder that takes no new one
-  return file;
-}
-
-int OutputFile::open() const noexcept {
-  const bool is_direct = written_ == target_;
-  const int file =
-      ::open(written_.c_str(),
-             O_WRONLY | O_CREAT | O_CLOEXEC | (is_direct ? O_TRUNC : O_EXCL | O_NOFOLLOW), 0666);
-  struct stat earlier{};
-  if (file >= 0 && !is_direct && ::stat(target_.c_str(), &earlier) == 0)
-    static_cast<void>(::fchmod(file, earlier.st_mode & 0777));  // who may read it stays as it was
+  const int why = try_to_make(file.target_);
+  file.is_direct_ = exists && (why == EACCES || why == EPERM || why == EROFS);  // of its folder
+  if (why != 0 && !file.is_direct_) return cannot(path, why);
   return file;
 }
 
 Result<void> OutputFile::write(std::string_view text) const {
-  if (const int why = write_to(open(), text); why != 0) {
-    drop();
-    return cannot(target_, why, "make room, or name a file on another disk");
+  auto writer = OutputWriter::open(*this);
+  if (!writer) return tl::unexpected(writer.error());
+  if (auto written = writer->write(text); !written) return written;
+  return writer->keep();
+}
+
+// ---- written -----------------------------------------------------------------------------------
+
+Result<OutputWriter> OutputWriter::open(const OutputFile& file) {
+  OutputWriter made(file);
+  const std::string& target = made.file_.target();
+  made.descriptor_ = file.is_direct()
+                         ? ::open(target.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666)
+                         : made.open_partial();
+  if (made.descriptor_ < 0) return cannot(target, errno);
+  struct stat facts{}, earlier{};
+  made.is_limited_ = ::fstat(made.descriptor_, &facts) == 0 && S_ISREG(facts.st_mode);
+  if (!file.is_direct() &&
+      ::stat(target.c_str(), &earlier) == 0)  // who may read it stays as it was
+    static_cast<void>(::fchmod(made.descriptor_, earlier.st_mode & 0777));
+  return made;
+}
+
+OutputWriter::OutputWriter(OutputWriter&& other) noexcept
+    : file_(std::move(other.file_)),
+      partial_(std::exchange(other.partial_, {})),
+      descriptor_(std::exchange(other.descriptor_, -1)),
+      written_(other.written_),
+      is_limited_(other.is_limited_) {}
+
+OutputWriter::~OutputWriter() {
+  static_cast<void>(close());
+  if (!partial_.empty()) ::unlink(partial_.c_str());
+}
+
+int OutputWriter::open_partial() {
+  int file = open_unnamed(folder_of(file_.target()));
+  if (file >= 0 || has_unnamed(errno)) return file;
+  for (unsigned i = 0; i < kMostBeside; ++i) {
+    std::string beside = partial_path(file_.target(), i);
+    file = open_named(beside);
+    if (file >= 0) partial_ = std::move(beside);
+    if (file >= 0 || errno != EEXIST) return file;
   }
-  return keep();
+  return file;
 }
 
-Result<void> OutputFile::keep() const {
-  if (written_ == target_ || ::rename(written_.c_str(), target_.c_str()) == 0) return {};
-  const int why = errno;
-  drop();
-  return cannot(target_, why);
+Result<void> OutputWriter::write(ConstByteSpan bytes) {
+  if (is_limited_ && !is_allowed(written_ + bytes.size())) return cannot(file_.target(), EFBIG);
+  while (!bytes.empty()) {
+    const ssize_t done = ::write(descriptor_, bytes.data(), bytes.size());
+    if (done < 0 && errno == EINTR) continue;
+    if (done < 0) return cannot(file_.target(), errno);
+    written_ += static_cast<Bytes>(done);
+    bytes = bytes.subspan(static_cast<Bytes>(done));
+  }
+  return {};
 }
 
-void OutputFile::drop() const noexcept {
-  if (written_ != target_) ::unlink(written_.c_str());
+bool OutputWriter::close() noexcept {
+  return descriptor_ < 0 || ::close(std::exchange(descriptor_, -1)) == 0;
+}
+
+Result<void> OutputWriter::keep() {
+  if (!give_name() || !close()) return cannot(file_.target(), errno);
+  if (partial_.empty()) return {};
+  if (::rename(partial_.c_str(), file_.target().c_str()) != 0) return cannot(file_.target(), errno);
+  partial_.clear();
+  return {};
+}
+
+// A file without a name cannot replace another: it gets one beside it first.
+bool OutputWriter::give_name() {
+  if (file_.is_direct() || !partial_.empty() || link(file_.target())) return true;
+  for (unsigned i = 0; errno == EEXIST && i < kMostBeside; ++i) {
+    std::string beside = partial_path(file_.target(), i);
+    if (!link(beside)) continue;
+    partial_ = std::move(beside);
+    return true;
+  }
+  return false;
+}
+
+bool OutputWriter::link(const std::string& name) const {
+  const std::string self = fmt::format("/proc/self/fd/{}", descriptor_);
+  return ::linkat(AT_FDCWD, self.c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0;
 }
 
 Result<void> check_different(const NamedFile& input, const std::vector<NamedFile>& outputs) {

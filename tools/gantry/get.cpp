@@ -18,6 +18,12 @@ struct GetOptions {
   std::chrono::nanoseconds timeout = std::chrono::nanoseconds::max();
 };
 
+Result<void> write_segments(const Message& message, OutputStream& output) {
+  for (std::size_t i = 0; i < message.segments(); ++i)
+    if (auto written = output.write(message.segment(i).bytes); !written) return written;
+  return {};
+}
+
 Result<void> get(const GetOptions& options) {
   auto interrupt = Interrupt::create();
   if (!interrupt) return tl::unexpected(interrupt.error());
@@ -29,7 +35,7 @@ Result<void> get(const GetOptions& options) {
     const auto message = receiver->receive(Deadline::after(options.timeout));
     if (!message && message.error().code == Code::closed) return {};
     if (!message) return tl::unexpected(message.error());
-    if (auto written = output.write(message->bytes()); !written) return written;
+    if (auto written = write_segments(*message, output); !written) return written;
   }
   return {};
 }
@@ -57,7 +63,8 @@ void add_get(CLI::App& app, int& exit_code) {
   add_path(*command, options->end.path);
   add_remote_times(*command, options->end.remote);
   command->footer(
-      "Waits for the channel to appear; ends when its producer has.\n"
+      "Waits for the channel to appear; ends when its producer has. Segments of a\n"
+      "message are written one behind the other.\n"
       "Example: gantry get photos | tar x");
   command->callback([options, &exit_code] {
     const auto done = get(*options);

@@ -7,6 +7,7 @@
 #include <csignal>
 #include <exception>
 #include <gantry/runtime.hpp>
+#include <new>
 #include <sstream>
 
 #include "commands.hpp"
@@ -179,7 +180,10 @@ int main(int argc, char** argv) {
   std::signal(SIGPIPE, SIG_IGN);
   try {
     return gantry::cli::run_main(argc, argv);
-  } catch (const std::exception& error) {  // out of memory, and what libraries throw
+  } catch (const std::bad_alloc&) {
+    return gantry::cli::fail({gantry::Code::out_of_memory, "out of memory",
+                              "free memory, or raise the limit of address space (ulimit -v)"});
+  } catch (const std::exception& error) {  // what libraries throw
     return gantry::cli::fail({gantry::Code::system, error.what(), {}});
   }
 }

@@ -253,7 +253,7 @@ Result<void> check_order(const ContentOrder& order, bool is_guest) {
 std::vector<Contents> wanted_contents(const Settings& settings) {
   std::vector<Contents> wanted;
   for (const Contents& one : kContents)
-    if (settings.wants_case(one.case_name) && (one.case_name != kGuest || !settings.guest.empty()))
+    if (settings.measures(one.case_name) && (one.case_name != kGuest || !settings.guest.empty()))
       wanted.push_back(one);
   return wanted;
 }
@@ -270,7 +270,7 @@ Result<void> run_restore(const Settings& settings, const Contents& contents, Byt
   const std::string name = name_of(kAsIs);
   progress.step(name + ": making it");
   if (auto can = check_order(order, is_guest); !can) return skip_case(report, name, can.error());
-  const auto folder = make_folder(bytes + bytes / 2);  // the working set beside three images
+  const auto folder = make_folder(bytes, kFilesOfMemory);
   if (!folder) return Unexpected(folder.error());
   const std::string& path = folder->first.path();
   const auto saved = SavedMemory::make(path, contents, order);

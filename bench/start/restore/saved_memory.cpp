@@ -78,7 +78,8 @@ Result<SavedMemory> SavedMemory::make(const std::string& folder, const Contents&
   for (const auto& [image, packing] : images)
     if (auto written = saved.save(*made, image, packing); !written)
       return Unexpected(written.error());
-  if (auto written = saved.write_files(memory); !written) return Unexpected(written.error());
+  if (auto written = saved.write_files(memory); !written)
+    return Unexpected(of_file(folder, written.error()));
   return saved;
 }
 

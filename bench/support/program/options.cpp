@@ -109,6 +109,8 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv,
   options.sizes = *parsed;
   if (const int status = take_own(bench, manual, app, texts, quick); status != 0)
     return tl::unexpected<int>(status);
+  if (const auto fine = manual.check ? manual.check() : Result<void>(); !fine)
+    return tl::unexpected<int>(wrong_usage(bench, fine.error().message, fine.error().hint));
   options.rounds = rounds > 0 ? rounds : quick ? manual.quick_rounds : manual.rounds;
   return options;
 }

@@ -54,6 +54,8 @@ struct Manual {
   bool has_peers = false;         ///< --peers is among its options.
   std::vector<OwnOption> own{};
   std::vector<OwnFlag> flags{};
+  /// Whether options fit each other, when all were told; an error is wrong usage.
+  std::function<Result<void>()> check{};
 };
 
 /// The options, or the status to exit with: help has been printed (0; kFailed when that

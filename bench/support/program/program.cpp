@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 
 #include "../system/interrupt.hpp"
 #include "options.hpp"
@@ -49,7 +50,10 @@ int run_program(std::string_view name,
     if (done) return 0;
     complain(name, to_string(done.error()));
     return done.error().code == Code::interrupted ? kInterrupted : kFailed;
-  } catch (const std::exception& error) {  // out of memory, and what libraries throw
+  } catch (const std::bad_alloc&) {
+    complain(name, "out of memory; free memory, or raise the limit of address space (ulimit -v)");
+    return kFailed;
+  } catch (const std::exception& error) {  // what libraries throw
     complain(name, error.what());
     return kFailed;
   }

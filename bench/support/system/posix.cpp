@@ -4,13 +4,31 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
 
 namespace gantry::bench {
+namespace {
+
+const char* mend_of(int number) {
+  switch (number) {
+    case EMFILE:
+      return "raise the limit of open files (ulimit -n)";
+    case EFBIG:
+      return "raise the limit of files' sizes (ulimit -f)";
+    case ENOSPC:
+    case EDQUOT:
+      return "make room, or set TMPDIR to a folder of another disk";
+    default:
+      return "";
+  }
+}
+
+}  // namespace
 
 Error system_error(std::string_view what, int number) {
-  return {Code::system, fmt::format("{}: {}", what, std::strerror(number)), ""};
+  return {Code::system, fmt::format("{}: {}", what, std::strerror(number)), mend_of(number)};
 }
 
 Descriptor& Descriptor::operator=(Descriptor&& other) noexcept {

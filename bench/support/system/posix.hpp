@@ -10,7 +10,7 @@ namespace gantry::bench {
 
 using Unexpected = tl::unexpected<Error>;
 
-/// "what: why", the reason being that of `number`.
+/// "what: why", the reason being that of `number`, and what mends it where that is always the same.
 [[nodiscard]] Error system_error(std::string_view what, int number = errno);
 
 /// An open descriptor; closes it.

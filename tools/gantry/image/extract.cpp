@@ -1,14 +1,11 @@
 #include "image/extract.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <cctype>
-#include <cerrno>
 #include <filesystem>
 
-#include "errors.hpp"
 #include "image/tensor_files.hpp"
 #include "tools/command_line/output_file.hpp"
 #include "tools/command_line/progress.hpp"
@@ -16,47 +13,13 @@
 namespace gantry::cli {
 namespace {
 
-/// A file that is written from front to back.
-class Writing {
- public:
-  static Result<Writing> at(const std::string& path) {
-    auto file = OutputFile::at(path);
-    if (!file) return tl::unexpected(file.error());
-    Writing writing(std::move(*file));
-    writing.descriptor_ = writing.file_.open();
-    if (writing.descriptor_ < 0) return tl::unexpected(system_error(path, errno));
-    return writing;
-  }
-  Writing(Writing&& other) noexcept
-      : file_(std::move(other.file_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-  Writing& operator=(Writing&&) = delete;
-  ~Writing() {
-    if (descriptor_ < 0) return;
-    ::close(descriptor_);
-    file_.drop();
-  }
-
-  Result<void> write(ConstByteSpan bytes) {
-    while (!bytes.empty()) {
-      const ssize_t done = ::write(descriptor_, bytes.data(), bytes.size());
-      if (done < 0 && errno == EINTR) continue;
-      if (done < 0) return tl::unexpected(system_error(file_.target(), errno, "make room"));
-      bytes = bytes.subspan(static_cast<Bytes>(done));
-    }
-    return {};
-  }
-  Result<void> keep() {
-    if (::close(std::exchange(descriptor_, -1)) == 0) return file_.keep();
-    const int why = errno;
-    file_.drop();
-    return tl::unexpected(system_error(file_.target(), why));
-  }
-
- private:
-  explicit Writing(OutputFile file) : file_(std::move(file)) {}
-  OutputFile file_;
-  int descriptor_ = -1;
-};
+/// Errors: what is extracted would replace the image that it comes from.
+Result<void> check_target(const std::string& path, const FileFacts& image) {
+  const auto there = facts_of_file(path);
+  if (!there || there->device != image.device || there->inode != image.inode) return {};
+  return refuse(path + ": it is the image that is to be extracted",
+                "name another file, or another folder");
+}
 
 /// A file's ending that is none of ours, where no such folder is: somebody meant a file.
 Result<void> check_folder(const std::string& path) {
@@ -70,9 +33,10 @@ Result<void> check_folder(const std::string& path) {
 
 class Extractor {
  public:
-  Extractor(Image& image, std::span<const ImageTensor* const> tensors, const std::string& to,
-            const Interrupt& interrupt)
+  Extractor(Image& image, const FileFacts& file, std::span<const ImageTensor* const> tensors,
+            const std::string& to, const Interrupt& interrupt)
       : image_(image),
+        image_file_(file),
         tensors_(tensors),
         to_(to),
         interrupt_(interrupt),
@@ -83,9 +47,12 @@ class Extractor {
   /// `header`, then the bytes of these.
   Result<void> to_file(const std::string& path, std::string_view header,
                        std::span<const ImageTensor* const> tensors) {
-    auto file = Writing::at(path);
+    if (auto fine = check_target(path, image_file_); !fine) return fine;
+    const auto target = OutputFile::at(path);
+    if (!target) return tl::unexpected(target.error());
+    auto file = OutputWriter::open(*target);
     if (!file) return tl::unexpected(file.error());
-    if (auto done = file->write(std::as_bytes(std::span(header))); !done) return done;
+    if (auto done = file->write(header); !done) return done;
     for (const ImageTensor* const one : tensors)
       if (auto done = copy(*one, *file); !done) return done;
     return file->keep();
@@ -95,16 +62,26 @@ class Extractor {
     if (auto fine = check_folder(path); !fine) return fine;
     std::error_code why;
     std::filesystem::create_directories(path, why);
-    if (why) return refuse(fmt::format("{}: {}", path, why.message()), {}, Code::system);
+    if (why)
+      return refuse(fmt::format("{}: {}", path, why.message()),
+                    why == std::errc::not_a_directory
+                        ? "name a folder, or a file *.safetensors or *.npy"
+                        : "name a folder that can be made",
+                    Code::system);
+    for (const ImageTensor* const one : tensors_)  // before anything is written
+      if (auto fine = check_target(in_folder(path, *one), image_file_); !fine) return fine;
     for (const ImageTensor* const& one : tensors_)
-      if (auto done = to_file(fmt::format("{}/{}", path, one->name), {}, {&one, 1}); !done)
-        return done;
+      if (auto done = to_file(in_folder(path, *one), {}, {&one, 1}); !done) return done;
     return {};
   }
 
  private:
+  static std::string in_folder(const std::string& path, const ImageTensor& tensor) {
+    return fmt::format("{}/{}", path, tensor.name);
+  }
+
   // In pieces that end where chunks do, so that none is unpacked twice.
-  Result<void> copy(const ImageTensor& tensor, Writing& file) {
+  Result<void> copy(const ImageTensor& tensor, OutputWriter& file) {
     for (Bytes at = 0; at < tensor.bytes;) {
       if (interrupt_.raised()) return refuse("interrupted", {}, Code::interrupted);
       progress_.show(to_, static_cast<double>(done_) / static_cast<double>(all_));
@@ -120,6 +97,7 @@ class Extractor {
   }
 
   Image& image_;
+  FileFacts image_file_;
   std::span<const ImageTensor* const> tensors_;
   const std::string& to_;
   const Interrupt& interrupt_;
@@ -130,9 +108,12 @@ class Extractor {
 
 }  // namespace
 
-Result<void> extract(Image& image, std::span<const ImageTensor* const> tensors,
-                     const std::string& to, const Interrupt& interrupt) {
-  Extractor extractor(image, tensors, to, interrupt);
+Result<void> extract(const std::string& from, Image& image,
+                     std::span<const ImageTensor* const> tensors, const std::string& to,
+                     const Interrupt& interrupt) {
+  const auto file = facts_of_file(from);
+  if (!file) return tl::unexpected(file.error());
+  Extractor extractor(image, *file, tensors, to, interrupt);
   if (!to.ends_with(".safetensors") && !to.ends_with(".npy")) return extractor.to_folder(to);
   if (to.ends_with(".npy") && tensors.size() != 1)
     return refuse(fmt::format("{}: a file of numpy's has one tensor, not {}", to, tensors.size()),

@@ -63,7 +63,7 @@ Result<void> extract_tensors(const ImageCommand& command) {
   }
   if (command.names.empty())
     for (const ImageTensor& one : image->tensors()) tensors.push_back(&one);
-  return extract(*image, tensors, command.to, *interrupt);
+  return extract(command.file, *image, tensors, command.to, *interrupt);
 }
 
 }  // namespace

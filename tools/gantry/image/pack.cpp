@@ -215,7 +215,8 @@ void add_pack(CLI::App& app, int& exit_code) {
              "Convert floating-point numbers to this type");
   command->add_flag("--json", options->as_json, "One JSON document instead of a line");
   command->footer(
-      "A chunk of 4 MiB that gains less than 5 % is stored as it is. smallest takes\n"
+      "Of a folder, hidden files and what was not finished (*.partial-NUMBER) are left\n"
+      "out. A chunk of 4 MiB that gains less than 5 % is stored as it is. smallest takes\n"
       "lz4 or zstd for each chunk, in planes if that helps, or none. auto is smallest\n"
       "if that loads quicker on this machine and disk, else none, and says so: it\n"
       "tries both.\n"

@@ -18,6 +18,19 @@ namespace {
 namespace fs = std::filesystem;
 constexpr std::string_view kIndex = ".safetensors.index.json";
 
+/// FILE.partial-PID, or .partial-PID-NUMBER: what a program has not finished, or was killed at.
+bool is_partial(std::string_view name) {
+  constexpr std::string_view kPartial = ".partial-";
+  constexpr std::string_view kDigits = "0123456789";
+  const std::size_t at = name.rfind(kPartial);
+  if (at == name.npos) return false;
+  std::string_view rest = name.substr(at + kPartial.size());
+  const std::size_t digits = std::min(rest.find_first_not_of(kDigits), rest.size());
+  rest.remove_prefix(digits);
+  if (digits == 0 || rest.empty()) return digits != 0;
+  return rest.size() > 1 && rest[0] == '-' && rest.find_first_not_of(kDigits, 1) == rest.npos;
+}
+
 class Gatherer {
  public:
   explicit Gatherer(std::vector<FileTensor> described)
@@ -53,13 +66,18 @@ class Gatherer {
     return {};
   }
 
-  // Hidden files are none of a folder's content.
+  // Hidden files are none of a folder's content, nor is what was not finished.
   Result<void> add_folder(const std::string& path) {
     std::set<std::string> files;
     std::error_code why;
     for (fs::directory_iterator entry(path, why); !why && entry != fs::directory_iterator();
          entry.increment(why)) {
-      if (entry->path().filename().string().starts_with('.')) continue;
+      const std::string name = entry->path().filename().string();
+      if (name.starts_with('.')) continue;
+      if (is_partial(name)) {
+        note(entry->path().string() + ": left out: by its name it was not finished");
+        continue;
+      }
       if (entry->is_directory())
         return refuse(entry->path().string() + ": a folder in a folder is not packed",
                       "name its files");

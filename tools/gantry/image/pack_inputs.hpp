@@ -8,7 +8,8 @@
 
 namespace gantry::cli {
 
-/// The tensors of all of `paths`, in that order; a folder's files in the order of their names.
+/// The tensors of all of `paths`, in that order; a folder's files in the order of their names,
+/// without those that are hidden or, by their names (*.partial-PID), not finished.
 /// `described` are the tensors of files that say nothing of themselves, one behind the other in
 /// these; such a file without any is a tensor of bytes with its name. Errors name the file.
 [[nodiscard]] Result<std::vector<FileTensor>> gather_inputs(const std::vector<std::string>& paths,

@@ -1,8 +1,6 @@
 #include "trace/chrome.hpp"
 
-#include <fcntl.h>
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <map>
@@ -11,7 +9,6 @@
 #include <tuple>
 
 #include "directory.hpp"
-#include "errors.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -26,17 +23,10 @@ std::string quoted(const std::string& text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-/// A file that is written piece by piece.
+/// What is written in large pieces.
 class Output {
  public:
-  explicit Output(const OutputFile& file) : path_(file.target()), file_(file.open()) {
-    if (file_ < 0) error_ = errno;
-  }
-  ~Output() {
-    if (file_ >= 0) ::close(file_);
-  }
-  Output(const Output&) = delete;
-  Output& operator=(const Output&) = delete;
+  explicit Output(OutputWriter& file) : file_(file) {}
 
   void add(std::string_view text) {
     text_ += text;
@@ -44,26 +34,18 @@ class Output {
   }
   [[nodiscard]] Result<void> finish() {
     flush();
-    if (file_ >= 0 && ::close(std::exchange(file_, -1)) != 0 && error_ == 0) error_ = errno;
-    if (error_ == 0) return {};
-    return tl::unexpected(
-        system_error(path_, error_, "make room, or name a file on another disk (-o FILE)"));
+    return done_;
   }
 
  private:
   static constexpr std::size_t kAtOnce = std::size_t{1} << 20;
   void flush() {
-    for (std::string_view left = text_; !left.empty() && error_ == 0;) {
-      const auto done = ::write(file_, left.data(), left.size());
-      if (done < 0 && errno != EINTR) error_ = errno;
-      if (done > 0) left.remove_prefix(static_cast<std::size_t>(done));
-    }
+    if (done_) done_ = file_.write(text_);
     text_.clear();
   }
 
-  std::string path_;
-  int file_;
-  int error_ = 0;
+  OutputWriter& file_;
+  Result<void> done_{};
   std::string text_;
 };
 
@@ -174,7 +156,7 @@ std::vector<std::size_t> lanes_of(const Track& track) {
 
 class Writer {
  public:
-  Writer(const trace::Trace& trace, const std::string& channel, const OutputFile& file)
+  Writer(const trace::Trace& trace, const std::string& channel, OutputWriter& file)
       : trace_(trace), output_(file), start_ns_(trace.from_ns) {
     const bool is_whole =
         std::ranges::find(trace.tracks, channel, &Track::channel) != trace.tracks.end();
@@ -339,7 +321,7 @@ void Writer::write_ways() {
 }  // namespace
 
 Result<ChromeSummary> write_chrome(const trace::Trace& trace, const std::string& channel,
-                                   const OutputFile& file) {
+                                   OutputWriter& file) {
   return Writer(trace, channel, file).write();
 }
 

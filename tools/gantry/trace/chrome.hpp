@@ -23,7 +23,6 @@ struct ChromeSummary {
 /// process that has it; an arrow from each send to each arrival, and from an arrival to what its
 /// thread sent because of it. docs/mechanisms/trace.md. Errors: `system`.
 [[nodiscard]] Result<ChromeSummary> write_chrome(const trace::Trace& trace,
-                                                 const std::string& channel,
-                                                 const OutputFile& file);
+                                                 const std::string& channel, OutputWriter& file);
 
 }  // namespace gantry::cli

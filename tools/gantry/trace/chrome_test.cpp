@@ -61,7 +61,7 @@ class ChromeTrace : public ::testing::Test {
   [[nodiscard]] std::vector<json> written(const trace::Trace& trace,
                                           std::initializer_list<const char*> phases,
                                           const std::string& channel = {}) const {
-    const auto output = OutputFile::at(file_);
+    auto output = OutputWriter::open(*OutputFile::at(file_));
     EXPECT_TRUE(output);
     const auto summary = write_chrome(trace, channel, *output);
     EXPECT_TRUE(summary) << summary.error().message;

@@ -81,16 +81,12 @@ Result<void> TraceSession::write(const std::string& channel, bool is_there) {
   if (!background_->kept) return background_->kept;
   const auto trace = background_->recording.finish();
   if (!trace) return tl::unexpected(trace.error());
-  const auto written = write_chrome(*trace, channel, file_);
-  if (!written) {
-    file_.drop();
-    return tl::unexpected(written.error());
-  }
-  if (!is_there && written->tracks == 0) {
-    file_.drop();
-    return tl::unexpected(no_channel(channel));
-  }
-  if (auto kept = file_.keep(); !kept) return kept;
+  auto output = OutputWriter::open(file_);
+  if (!output) return tl::unexpected(output.error());
+  const auto written = write_chrome(*trace, channel, *output);
+  if (!written) return tl::unexpected(written.error());
+  if (!is_there && written->tracks == 0) return tl::unexpected(no_channel(channel));
+  if (auto kept = output->keep(); !kept) return kept;
   for (const std::string& one : trace->notes) note(one);
   note(summary(file_.target(), option_, *written));
   if (written->events == 0 && !channel.empty())
