@@ -1,5 +1,5 @@
 // fault_harness: strikes every role of a channel at every step of its protocol, and anywhere.
-//   fault_harness [--stop] [--first] [--jobs N] [--only scenario/victim[/step[/pass]]]
+//   fault_harness [--stop] [--first | --spread] [--jobs N] [--only scenario/victim[/step[/pass]]]
 //   fault_harness --random N [--seed S] [--stop] [--jobs N]
 //   fault_harness --list
 // Exit 0: whatever was struck, everything held. docs: tests/fault/README.md
@@ -37,6 +37,8 @@ Options read_options(int count, char** words) {
       options.stop = true;
     else if (word == "--first")
       options.first_only = true;
+    else if (word == "--spread")
+      options.spread = true;
     else
       throw Trouble(fmt::format("{}: unknown", word));
   }

@@ -35,16 +35,19 @@ std::vector<Rehearsal> rehearse(const Options& options) {
 }
 
 // The first time, one in the middle and the last: with the second message other things are there
-// than with the first, and with the last others again.
+// than with the first, and with the last others again. Spread, each scenario has one of the three,
+// and a step all of them in some scenario.
 std::vector<Run> every_step(const std::vector<Rehearsal>& rehearsals, const Options& options) {
   std::vector<Run> runs;
   for (const Rehearsal& one : rehearsals)
     for (std::size_t step = 0; step < kSteps; ++step) {
       const std::uint64_t passes = one.passes[step];
       if (passes == 0) continue;
-      const std::set<std::uint64_t> chosen =
-          options.first_only ? std::set<std::uint64_t>{1}
-                             : std::set<std::uint64_t>{1, passes / 2 + 1, passes};
+      std::set<std::uint64_t> chosen{1, passes / 2 + 1, passes};
+      if (options.first_only) chosen = {1};
+      if (options.spread)
+        chosen = {*std::next(chosen.begin(),
+                             static_cast<std::ptrdiff_t>((one.scenario + step) % chosen.size()))};
       for (const std::uint64_t pass : chosen)
         runs.push_back({.scenario = one.scenario,
                         .victim = one.victim,

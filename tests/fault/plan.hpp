@@ -12,6 +12,7 @@ struct Options {
   unsigned jobs = 1;
   bool stop = false;        ///< Processes are stopped and go on, instead of being killed.
   bool first_only = false;  ///< Each step at its first pass only.
+  bool spread = false;      ///< Each step at one of its passes only.
   std::string only;         ///< scenario[/victim[/step[/pass]]]
 };
 
