@@ -1,4 +1,5 @@
-// How `gantry pack` ends before it has packed: killed, interrupted, with files that change.
+// How `gantry pack` and `gantry image extract` end before they are done: killed, interrupted, with
+// files that change, without room; and what extract writes over.
 #include <filesystem>
 #include <thread>
 
@@ -7,7 +8,10 @@
 namespace gantry::test {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 namespace fs = std::filesystem;
 
 /// A FIFO cannot be packed, so what is slow is the amount.
@@ -56,6 +60,133 @@ TEST_F(Pack, AFileThatIsWrittenMeanwhileIsNoticed) {
   EXPECT_EQ(ended->status, 1);
   EXPECT_THAT(ended->errors, HasSubstr("a.bin: it was c"));  // changed, or cut off
   EXPECT_EQ(files_.entries(), std::vector<std::string>{"a.bin"});
+}
+
+// ---- extracting: names -------------------------------------------------------------------------
+
+TEST_F(Pack, TheImageIsNotExtractedOverItself) {
+  write("a8", random_bytes(100));
+  expect_done({"pack", "a8", "a.npy"});
+  const std::string image = read("a.npy");
+  fs::create_symlink("a.npy", path("link.npy"));
+  fs::create_hard_link(path("a.npy"), path("hard.safetensors"));
+  fs::create_directory(path("out"));
+  fs::create_symlink("../a.npy", path("out/a8"));
+  constexpr const char* kSaid =
+      ": it is the image that is to be extracted; name another file, or another folder\n";
+  for (const std::string to : {"a.npy", "./a.npy", "link.npy", "hard.safetensors", "out"}) {
+    const Ended ended = done({"image", "extract", "a.npy", to});
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_EQ(ended.errors, "gantry: " + to + (to == "out" ? "/a8" : "") + kSaid);
+    EXPECT_TRUE(read("a.npy") == image);
+  }
+  EXPECT_TRUE(fs::is_symlink(path("link.npy")));
+  write("b8", random_bytes(10));
+  expect_done({"pack", "b8", "a8", "c"});  // the second of it would be the image
+  fs::rename(path("c"), path("a8"));
+  fs::remove(path("b8"));
+  EXPECT_EQ(done({"image", "extract", "a8", "."}).status, 1);
+  EXPECT_FALSE(fs::exists(path("b8")));  // nothing is written before
+}
+
+TEST_F(Pack, AnyNameComesBackAndAFileIsNoFolder) {
+  const std::string name(255, 'n');
+  write(name, "bytes");
+  expect_done({"pack", name, "a.gimg"});
+  for (int i = 0; i < 2; ++i) {  // new, and replaced
+    expect_done({"image", "extract", "a.gimg", "out"});
+    EXPECT_EQ(read("out/" + name), "bytes");
+  }
+  write("file", "x");
+  EXPECT_EQ(done({"image", "extract", "a.gimg", "file"}).errors,
+            "gantry: file: Not a directory; name a folder, or a file *.safetensors or *.npy\n");
+}
+
+// ---- extracting: killed, or without room -------------------------------------------------------
+
+class Extract : public Pack {
+ protected:
+  Extract() {
+    write("a.bin", bytes_);
+    expect_done({"pack", "a.bin", "a.gimg"});
+  }
+  /// Under `ulimit WORDS`.
+  [[nodiscard]] Ended limited(const std::string& words,
+                              const std::vector<std::string>& arguments) const {
+    Command command = gantry(arguments);
+    command.argv.insert(command.argv.begin(),
+                        {"sh", "-c", "ulimit " + words + "; exec \"$0\" \"$@\""});
+    command.cwd = files_.path();
+    return run(command);
+  }
+  /// Behind a line that says how far it is.
+  static void expect_said(const Ended& ended, const std::string& text) {
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_THAT(ended.errors, EndsWith("gantry: " + text + "\n"));
+  }
+
+  const std::string bytes_ = random_bytes(24 << 20);
+};
+
+TEST_F(Extract, KilledAtAnyTimeItLeavesNoFileOrAWholeOne) {
+  std::mt19937_64 random(1);
+  int killed = 0;
+  for (int i = 0; i < 40; ++i) {
+    Command command = gantry({"image", "extract", "a.gimg", "out"});
+    command.cwd = files_.path();
+    Subprocess extracting(command);
+    std::this_thread::sleep_for(std::chrono::microseconds(random() % 60'000));  // any instant
+    extracting.signal(SIGKILL);
+    const auto ended = extracting.wait();
+    ASSERT_TRUE(ended);
+    killed += ended->signal == SIGKILL ? 1 : 0;
+    if (!fs::exists(path("out"))) continue;
+    for (const auto& entry : fs::directory_iterator(path("out")))
+      EXPECT_EQ(entry.path().filename(), "a.bin");
+    if (fs::exists(path("out/a.bin"))) {
+      EXPECT_TRUE(read("out/a.bin") == bytes_);
+    }
+    fs::remove_all(path("out"));
+  }
+  EXPECT_GT(killed, 0);
+}
+
+TEST_F(Extract, BeyondTheLimitOfFilesItSaysSoAndLeavesNothing) {
+  for (const char* to : {"out", "out.safetensors", "out.npy"}) {
+    const bool is_folder = std::string(to) == "out";
+    expect_said(limited("-f 10000", {"image", "extract", "a.gimg", to}),
+                std::string(to) + (is_folder ? "/a.bin" : "") +
+                    ": File too large; raise the limit of files' sizes (ulimit -f)");
+  }
+  EXPECT_EQ(files_.entries(), (std::vector<std::string>{"a.bin", "a.gimg", "out"}));
+  EXPECT_TRUE(fs::is_empty(path("out")));
+}
+
+TEST_F(Extract, EachLimitIsNamed) {
+  expect_said(limited("-n 5", {"image", "extract", "a.gimg", "out.npy"}),
+              "out.npy: Too many open files; raise the limit of open files (ulimit -n)");
+  EXPECT_FALSE(fs::exists(path("out.npy")));
+}
+
+TEST_F(Extract, WithoutMemoryItSaysSo) {
+  const auto with = [&](int mib, const std::vector<std::string>& words) {
+    return limited("-v " + std::to_string(mib << 10), words);
+  };
+  constexpr int kMost = 256;
+  int mib = 1;
+  while (mib < kMost && with(mib, {"--version"}).status != 0) ++mib;
+  if (mib == kMost) GTEST_SKIP() << "it has a shadow memory";
+  bool is_said = false;
+  for (; mib < kMost; ++mib) {
+    const Ended ended = with(mib, {"image", "extract", "a.gimg", "out.npy"});
+    if (ended.status == 0) break;
+    EXPECT_EQ(ended.status, 1) << mib;
+    EXPECT_THAT(ended.errors, AllOf(HasSubstr("; "), Not(HasSubstr("bad_alloc")))) << mib;
+    is_said |= ended.errors.ends_with(
+        "gantry: out of memory; free memory, or raise the limit of address space (ulimit -v)\n");
+  }
+  EXPECT_TRUE(is_said);
+  EXPECT_TRUE(read("out.npy").ends_with(bytes_));
 }
 
 }  // namespace
