@@ -59,7 +59,7 @@ TEST_F(BenchStart, OnlyWhatHasARowIsMade) {
 
 TEST_F(BenchStart, ASubjectIsListedOnce) {
   const std::string listed = run({"--subjects", "pigeon"}).errors;
-  for (const std::string name : {"limit/o-direct", "read-copy", "gantry/attach,", "reap,"})
+  for (const std::string name : {"limit/o-direct,", "read-copy,", "gantry/attach,", "reap,"})
     EXPECT_EQ(listed.find(name), listed.rfind(name)) << name;
   EXPECT_THAT(listed, AllOf(HasSubstr(", limit/o-direct, "), HasSubstr(", gantry/estimate")));
 }
