@@ -92,6 +92,7 @@ Result<void> FaultSource::watch(const Memory& memory) {
 // Once it has let go, nobody falls asleep any more. Who drops pages meanwhile, and waits for that
 // to be read, goes on when the descriptor is closed.
 void FaultSource::ignore() noexcept {
+  if (dropped_ == nullptr) return;  // it watched nothing
   let_go(0, memory_.size());
   wake(0, memory_.size());
   const std::lock_guard lock(*dropped_);  // D3
@@ -129,10 +130,10 @@ Result<void> FaultSource::answer_map(std::uint64_t page) {
 }
 
 // Calls until all is done. `call` returns the bytes it did, or -1 and errno; what is there already
-// is left out, page by page; so are calls across a border where
-// the program has split the mapping (mprotect, mlock, madvise), and pages where it has another one
-// by now or none (munmap, MAP_FIXED, as allocators give memory back), on which nobody sleeps.
-// Returns 0 or an errno value; 0, too, if nothing is watched any more.
+// is left out, page by page; so are calls across a border where the program has split the mapping
+// (mprotect, mlock, madvise), and pages where it has another one by now or none (munmap, MAP_FIXED,
+// as allocators give memory back), on which nobody sleeps. Returns 0 or an errno value; 0, too, if
+// nothing is watched any more.
 template <class Call>
 int FaultSource::each(Bytes at, Bytes bytes, WhileDropping what, Dropped dropped,
                       Call call) noexcept {
