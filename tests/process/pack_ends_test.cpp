@@ -163,9 +163,16 @@ TEST_F(Extract, BeyondTheLimitOfFilesItSaysSoAndLeavesNothing) {
 }
 
 TEST_F(Extract, EachLimitIsNamed) {
-  expect_said(limited("-n 5", {"image", "extract", "a.gimg", "out.npy"}),
-              "out.npy: Too many open files; raise the limit of open files (ulimit -n)");
-  EXPECT_FALSE(fs::exists(path("out.npy")));
+  constexpr const char* kWhy = ": Too many open files; raise the limit of open files (ulimit -n)\n";
+  bool is_said = false;
+  for (int files = 4; files < 40 && !is_said; ++files) {  // whoever started this has some open
+    const Ended ended =
+        limited("-n " + std::to_string(files), {"image", "extract", "a.gimg", "out.npy"});
+    if (ended.status == 0) break;
+    EXPECT_FALSE(fs::exists(path("out.npy"))) << files;
+    is_said = ended.errors.ends_with(std::string("gantry: out.npy") + kWhy);
+  }
+  EXPECT_TRUE(is_said);
 }
 
 TEST_F(Extract, WithoutMemoryItSaysSo) {

@@ -6,12 +6,14 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 #include <random>
 #include <vector>
 
 #include "base/crc32c.hpp"
+#include "base/test_effort.hpp"
 
 namespace gantry::codec {
 namespace {
@@ -44,10 +46,9 @@ Result<std::uint32_t> decode_guarded(Coding coding, ConstByteSpan stored, Data& 
   Data memory(raw.size() + 2 * kGuard, kUntouched);
   Decoder decoder;
   const auto crc = decoder.decode(coding, stored, ByteSpan(memory).subspan(kGuard, raw.size()));
-  for (Bytes i = 0; i < kGuard; ++i) {
-    EXPECT_EQ(memory[i], kUntouched);
-    EXPECT_EQ(memory[memory.size() - 1 - i], kUntouched);
-  }
+  const auto is_untouched = [](std::byte byte) { return byte == kUntouched; };
+  EXPECT_TRUE(std::ranges::all_of(std::span(memory).first(kGuard), is_untouched));
+  EXPECT_TRUE(std::ranges::all_of(std::span(memory).last(kGuard), is_untouched));
   std::memcpy(raw.data(), memory.data() + kGuard, raw.size());
   return crc;
 }
@@ -159,7 +160,8 @@ TEST_P(EachCodec, CutOffAnywhereIsAnError) {
 TEST_P(EachCodec, AChangedBitWritesNothingBeyond) {
   const Data raw = make_content(Content::repeats, 3'000);
   Data stored = *pack(coding(), raw);
-  for (Bytes bit = 0; bit < stored.size() * 8; ++bit) {
+  constexpr Bytes kStride = kTestStride == 1 ? 1 : 7;  // so that each bit of a byte has its turn
+  for (Bytes bit = 0; bit < stored.size() * 8; bit += kStride) {
     stored[bit / 8] ^= std::byte{1} << bit % 8;
     Data back(raw.size());
     const auto crc = decode_guarded(coding(), stored, back);
