@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "base/test_effort.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/snapshot/test_snapshot.hpp"
 
@@ -96,7 +97,7 @@ TEST_F(Dropping, NoPageComesBackWhileThreadsDropThem) {
 // The kernel lets whoever drops pages wait until somebody reads that.
 TEST_F(Dropping, NobodyWaitsForAWatchThatEnds) {
   save_numbered(64);
-  for (unsigned round = 0; round < 200; ++round) {
+  for (unsigned round = 0; round < 200; round += kTestStride) {
     auto restored = Snapshot::restore(path_, lazily({}, 1));
     ASSERT_TRUE(restored) << to_string(restored.error());
     std::byte* const memory = must(restored->region("heap")).data();
