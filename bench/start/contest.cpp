@@ -198,7 +198,7 @@ class Contest {
     const auto loader = kind.make(weights_, reads_);
     const auto prepare = [&]() -> Result<void> {
       if (auto prepared = loader->prepare(); !prepared || limit == nullptr) return prepared;
-      return use_up_burst(weights_.path(kind.file), weights_.bytes() / 2);
+      return use_up_burst(weights_.path(kind.file), weights_.bytes() / 2);  // one may be packed
     };
     serve(link, limit, prepare, [&](const Command& command) -> Result<Answer> {
       if (command.warmups == kStartOften) return start_often(*loader);

@@ -15,7 +15,7 @@ namespace {
 
 using Memory = std::unique_ptr<std::byte[]>;
 
-/// As malloc() gives it.
+/// As malloc() gives it, in small pages where huge ones are by advice.
 Memory fresh(Bytes bytes) {
   return std::make_unique_for_overwrite<std::byte[]>(bytes);
 }
@@ -75,18 +75,17 @@ class TorchLikeLoader final : public TensorByTensor {
   }
 };
 
-/// The whole file read into one buffer, in such pages.
-template <PageKind pages>
-class ReadCopyLoader final : public Loader {
+/// The whole file read into one buffer.
+class ReadCopyLoader : public Loader {
  public:
   ReadCopyLoader(const Weights& weights, const DirectReads&) : weights_(weights) {}
 
   Result<void> load() override {
     const auto file = open_to_read(weights_.path(WeightFile::safetensors));
     if (!file) return Unexpected(file.error());
-    const auto into = memory();
-    if (!into) return Unexpected(into.error());
-    bytes_ = *into;
+    const auto memory = make_memory(weights_.file_bytes());
+    if (!memory) return Unexpected(memory.error());
+    bytes_ = {*memory, weights_.file_bytes()};
     return read_at(*file, 0, bytes_);
   }
   ConstByteSpan tensor(std::size_t index) const override {
@@ -94,42 +93,46 @@ class ReadCopyLoader final : public Loader {
     return bytes_.subspan(tensor.offset, tensor.bytes);
   }
 
- private:
-  Result<ByteSpan> memory() {
-    const Bytes bytes = weights_.file_bytes();
-    if (pages == PageKind::plain) {
-      memory_ = fresh(bytes);
-      return ByteSpan(memory_.get(), bytes);
-    }
-    auto mapping = Mapping::untouched(bytes);
-    if (!mapping) return Unexpected(mapping.error());
-    ::madvise(mapping->bytes().data(), bytes, MADV_HUGEPAGE);
-    mapping_ = *std::move(mapping);
-    return mapping_.bytes();
+ protected:
+  virtual Result<std::byte*> make_memory(Bytes bytes) {
+    memory_ = fresh(bytes);
+    return memory_.get();
   }
 
+ private:
   const Weights& weights_;
   Memory memory_;
-  Mapping mapping_;
   ByteSpan bytes_;
 };
-using ReadCopy = ReadCopyLoader<PageKind::plain>;
-using ReadCopyHuge = ReadCopyLoader<PageKind::transparent>;
+
+/// The same into memory as Gantry's.
+class ReadCopyHugeLoader final : public ReadCopyLoader {
+ public:
+  using ReadCopyLoader::ReadCopyLoader;
+
+ private:
+  Result<std::byte*> make_memory(Bytes bytes) override {
+    auto made = fresh_memory(bytes);
+    if (!made) return Unexpected(made.error());
+    return region_.emplace(*std::move(made)).data();
+  }
+  std::optional<Region> region_;
+};
 
 }  // namespace
 
 std::vector<LoaderKind> safetensors_kinds() {
   using enum WeightFile;
   return {{kMmap, safetensors, true, make_loader<MmapLoader>},
-          {kReadCopy, safetensors, true, make_loader<ReadCopy>},
-          {kReadCopyHuge, safetensors, true, make_loader<ReadCopyHuge>},
+          {kReadCopy, safetensors, true, make_loader<ReadCopyLoader>},
+          {kReadCopyHuge, safetensors, true, make_loader<ReadCopyHugeLoader>},
           {kTorchLike, safetensors, true, make_loader<TorchLikeLoader>}};
 }
 
 std::vector<LoaderKind> keep_kinds() {
   auto kinds = attach_kinds();
-  kinds.push_back({kReadCopy, WeightFile::safetensors, false, make_loader<ReadCopy>});
-  kinds.push_back({kReadCopyHuge, WeightFile::safetensors, false, make_loader<ReadCopyHuge>});
+  kinds.push_back({kReadCopy, WeightFile::safetensors, false, make_loader<ReadCopyLoader>});
+  kinds.push_back({kReadCopyHuge, WeightFile::safetensors, false, make_loader<ReadCopyHugeLoader>});
   return kinds;
 }
 

@@ -92,6 +92,7 @@ TEST_F(Pack, AutoTriesBothWaysAndSaysWhatCameOfIt) {
   EXPECT_THAT(files_.entries(), ElementsAre("a.bin", "a.gimg"));
   expect_done({"image", "extract", "a.gimg", "back"});
   EXPECT_TRUE(read("back/a.bin") == bytes);
+  expect_done({"pack", "a.bin", std::string(250, 'n') + ".gimg", "--codec", "auto"});
   write("small.bin", random_bytes(1 << 20));
   EXPECT_THAT(done({"pack", "small.bin", "small.gimg", "--codec", "auto"}).errors,
               HasSubstr("auto: as it is: 1 MiB are loaded at once either way\n"));

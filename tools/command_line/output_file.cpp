@@ -6,11 +6,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <climits>
 #include <filesystem>
 #include <system_error>
 #include <utility>
+
+#include "tools/command_line/limits.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -22,24 +25,16 @@ constexpr std::string_view kPartial = ".partial-";
 // Behind kPartial: a process and a number.
 constexpr std::size_t kLongestName = NAME_MAX - kPartial.size() - 16;
 
-const char* mend_of(int why) {
-  switch (why) {
-    case EMFILE:
-      return "raise the limit of open files (ulimit -n)";
-    case EFBIG:
-      return "raise the limit of files' sizes (ulimit -f)";
-    case ENOSPC:
-    case EDQUOT:
-      return "make room, or name a file on another disk";
-    default:
-      return "name a file that can be written";
-  }
+std::string_view mend_of(int why) {
+  if (why == ENOSPC || why == EDQUOT) return "make room, or name a file on another disk";
+  const std::string_view mend = mend_of_limit(why);
+  return mend.empty() ? "name a file that can be written" : mend;
 }
 
 tl::unexpected<Error> cannot(const std::string& path, int why) {
   return tl::unexpected(Error{Code::system,
                               fmt::format("{}: {}", path, std::generic_category().message(why)),
-                              mend_of(why)});
+                              std::string(mend_of(why))});
 }
 
 /// What is open already: whoever opens it waits for nobody.
@@ -51,16 +46,6 @@ bool is_own_stream(std::string_view path) {
 std::string folder_of(const std::string& path) {
   const std::string folder = fs::path(path).parent_path().string();
   return folder.empty() ? "." : folder;
-}
-
-/// PATH.partial-PID, or of a path with a long name a shorter one; with `number` behind it if that
-/// is not 0.
-std::string partial_path(const std::string& path, unsigned number) {
-  const std::size_t slash = path.rfind('/') + 1;  // 0: there is none
-  const std::string_view name = std::string_view(path).substr(slash, kLongestName);
-  auto made = fmt::format("{}{}{}{}", path.substr(0, slash), name, kPartial, ::getpid());
-  if (number != 0) made += fmt::format("-{}", number);
-  return made;
 }
 
 /// A file without a name in that folder; -1 and errno: why not.
@@ -108,6 +93,25 @@ bool is_same(const std::string& one, const std::string& other) {
 }
 
 }  // namespace
+
+std::string partial_path(const std::string& path, unsigned number) {
+  const std::size_t slash = path.rfind('/') + 1;  // 0: there is none
+  const std::string_view name = std::string_view(path).substr(slash, kLongestName);
+  auto made = fmt::format("{}{}{}{}", path.substr(0, slash), name, kPartial, ::getpid());
+  if (number != 0) made += fmt::format("-{}", number);
+  return made;
+}
+
+bool is_partial(std::string_view name) {
+  constexpr std::string_view kDigits = "0123456789";
+  const std::size_t at = name.rfind(kPartial);
+  if (at == name.npos) return false;
+  std::string_view rest = name.substr(at + kPartial.size());
+  const std::size_t digits = std::min(rest.find_first_not_of(kDigits), rest.size());
+  rest.remove_prefix(digits);
+  if (digits == 0 || rest.empty()) return digits != 0;
+  return rest.size() > 1 && rest[0] == '-' && rest.find_first_not_of(kDigits, 1) == rest.npos;
+}
 
 Result<OutputFile> OutputFile::at(const std::string& path) {
   if (path == "-")

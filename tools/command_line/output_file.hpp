@@ -65,6 +65,12 @@ class OutputWriter {
   bool is_limited_ = false;  // by RLIMIT_FSIZE
 };
 
+/// PATH.partial-PID, or of a path with a long name a shorter one; with `number` behind it if that
+/// is not 0: what is not finished, beside where it will be.
+[[nodiscard]] std::string partial_path(const std::string& path, unsigned number = 0);
+/// Whether a file of that name was not finished, by this or another process.
+[[nodiscard]] bool is_partial(std::string_view name);
+
 /// A file as the command line names it.
 struct NamedFile {
   std::string what;  ///< "--trace"; "FILE"

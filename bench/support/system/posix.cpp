@@ -8,21 +8,15 @@
 #include <cstring>
 #include <filesystem>
 
+#include "tools/command_line/limits.hpp"
+
 namespace gantry::bench {
 namespace {
 
 const char* mend_of(int number) {
-  switch (number) {
-    case EMFILE:
-      return "raise the limit of open files (ulimit -n)";
-    case EFBIG:
-      return "raise the limit of files' sizes (ulimit -f)";
-    case ENOSPC:
-    case EDQUOT:
-      return "make room, or set TMPDIR to a folder of another disk";
-    default:
-      return "";
-  }
+  const bool is_full = number == ENOSPC || number == EDQUOT;
+  return is_full ? "make room, or set TMPDIR to a folder of another disk"
+                 : cli::mend_of_limit(number);
 }
 
 }  // namespace

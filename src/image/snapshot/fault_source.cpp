@@ -92,7 +92,7 @@ Result<void> FaultSource::watch(const Memory& memory) {
 // Once it has let go, nobody falls asleep any more. Who drops pages meanwhile, and waits for that
 // to be read, goes on when the descriptor is closed.
 void FaultSource::ignore() noexcept {
-  if (dropped_ == nullptr) return;  // it watched nothing
+  if (dropped_ == nullptr || !fd_) return;  // it watched nothing, or has ended
   let_go(0, memory_.size());
   wake(0, memory_.size());
   const std::lock_guard lock(*dropped_);  // D3

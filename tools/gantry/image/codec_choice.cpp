@@ -1,7 +1,6 @@
 #include "image/codec_choice.hpp"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 #include <gantry/runtime.hpp>
 
 #include "output.hpp"
+#include "tools/command_line/output_file.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -86,7 +86,7 @@ Result<CodecDecision> decide_codec(const std::string& to, const std::vector<Imag
         fmt::format("auto: as it is: {} are loaded at once either way", format_bytes(all))};
   const std::vector<ImageTensor> sample = first_of(tensors);
   if (sample.empty()) return CodecDecision{Codec::none, "auto: as it is: no sample can be cut"};
-  const std::string path = fmt::format("{}.partial-{}", to, ::getpid());
+  const std::string path = partial_path(to);
   const auto plain = write_sample(path, sample, {.codec = Codec::none}, source);
   if (!plain) return tl::unexpected(plain.error());
   const auto packed = write_sample(path, sample, {.codec = std::nullopt}, source);

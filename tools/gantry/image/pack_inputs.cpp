@@ -11,25 +11,13 @@
 #include <set>
 
 #include "errors.hpp"
+#include "tools/command_line/output_file.hpp"
 
 namespace gantry::cli {
 namespace {
 
 namespace fs = std::filesystem;
 constexpr std::string_view kIndex = ".safetensors.index.json";
-
-/// FILE.partial-PID, or .partial-PID-NUMBER: what a program has not finished, or was killed at.
-bool is_partial(std::string_view name) {
-  constexpr std::string_view kPartial = ".partial-";
-  constexpr std::string_view kDigits = "0123456789";
-  const std::size_t at = name.rfind(kPartial);
-  if (at == name.npos) return false;
-  std::string_view rest = name.substr(at + kPartial.size());
-  const std::size_t digits = std::min(rest.find_first_not_of(kDigits), rest.size());
-  rest.remove_prefix(digits);
-  if (digits == 0 || rest.empty()) return digits != 0;
-  return rest.size() > 1 && rest[0] == '-' && rest.find_first_not_of(kDigits, 1) == rest.npos;
-}
 
 class Gatherer {
  public:
