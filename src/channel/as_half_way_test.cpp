@@ -161,7 +161,7 @@ TEST_F(ConversionsHalfWay, ABufferOfAnotherSizeIsAnother) {
       receive_into(TakenAs::narrow, span_of(TakenAs::narrow).first(kFloatsHalfWay - 1), soon());
   ASSERT_FALSE(small);
   EXPECT_EQ(small.error().code, Code::invalid_argument) << small.error().message;
-  EXPECT_EQ(buffer_, before);
+  EXPECT_TRUE(same(buffer_, before));
   wipe();  // what is there counts for nothing
   ASSERT_TRUE(early.land(sent_.size()));
   expect_delivered(receive_into(TakenAs::narrow, span_of(TakenAs::narrow), soon()),
@@ -178,7 +178,7 @@ TEST_F(ConversionsHalfWay, WhatWentThroughAWindowIsHadAsItBeganAlone) {
       const auto before = buffer_;
       expect_refused(receive_into(second, span_of(second), soon()));
       expect_refused(in_->receive_early(soon()));
-      EXPECT_EQ(buffer_, before);
+      EXPECT_TRUE(same(buffer_, before));
       release_sender();
       expect_delivered(receive_into(first, span_of(first), soon()), first);
       end_sender();

@@ -20,7 +20,7 @@ using test::same;
 using test::soon;
 
 std::vector<float> numbers(std::size_t count, unsigned seed) {
-  std::mt19937 random(seed);
+  test::Numbers random(seed);
   std::vector<float> values(count);
   for (float& value : values) value = static_cast<float>(random() % 100'000) / 7 - 5'000;
   return values;

@@ -8,11 +8,11 @@
 #include <filesystem>
 #include <gantry/channel/request.hpp>
 #include <gantry/channel/status.hpp>
-#include <random>
 #include <vector>
 
 #include "base/result.hpp"
 #include "base/sizes.hpp"
+#include "base/test_bytes.hpp"
 #include "engine/engine_counters.hpp"
 #include "engine/execute.hpp"
 #include "engine/fault_guard.hpp"
@@ -109,14 +109,7 @@ inline Result<Producer> make_producer(std::string_view name, const ProducerOptio
 }
 
 inline std::vector<std::byte> pattern(Bytes size, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::byte> bytes(size);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
-
-inline bool same(ConstByteSpan left, ConstByteSpan right) {
-  return std::equal(left.begin(), left.end(), right.begin(), right.end());
+  return random_bytes(size, seed);
 }
 
 /// Memory with one unreadable page, that of byte `closed`.

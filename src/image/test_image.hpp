@@ -2,6 +2,7 @@
 
 #include <gantry/image.hpp>
 
+#include <array>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/crc32c.hpp"
+#include "base/test_bytes.hpp"
 #include "image/format.hpp"
 
 namespace gantry::test {
@@ -62,13 +64,21 @@ inline ImageTensor tensor(std::string name, DataType type, std::vector<std::int6
 
 /// The upper halves of floats with the spread of weights, whatever the type is.
 inline Data weights(Bytes bytes, unsigned seed) {
-  std::mt19937_64 random(seed);
-  std::normal_distribution<float> weight(0, 0.02f);
+  static const std::vector<std::uint16_t> some = [] {  // drawn once: a draw is slow
+    std::mt19937_64 random(1);
+    std::normal_distribution<float> weight(0, 0.02f);
+    std::vector<std::uint16_t> drawn(std::size_t{1} << 16);
+    for (auto& one : drawn)
+      one = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(weight(random)) >> 16);
+    return drawn;
+  }();
+  Numbers random(seed);
   Data data(bytes);
-  for (Bytes i = 0; i + 1 < bytes; i += 2) {
-    const auto bits =
-        static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(weight(random)) >> 16);
-    std::memcpy(data.data() + i, &bits, 2);
+  std::array<std::uint16_t, 4> word{};
+  for (Bytes at = 0; at < bytes; at += sizeof word) {
+    const std::uint64_t number = random();
+    for (unsigned i = 0; i < 4; ++i) word[i] = some[number >> 16 * i & 0xffff];
+    std::memcpy(data.data() + at, word.data(), std::min<Bytes>(sizeof word, bytes - at));
   }
   return data;
 }

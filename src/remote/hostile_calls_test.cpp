@@ -1,4 +1,5 @@
 #include <functional>
+#include <random>
 
 #include "remote/calls_side.hpp"
 #include "remote/test_hostile.hpp"

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <functional>
+#include <random>
 
 #include "remote/sending_side.hpp"
 #include "remote/test_hostile.hpp"

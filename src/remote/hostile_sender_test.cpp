@@ -1,5 +1,7 @@
 #include <gmock/gmock.h>
 
+#include <random>
+
 #include "remote/sending_side.hpp"
 #include "remote/test_hostile_sender.hpp"
 

@@ -17,7 +17,7 @@ constexpr Bytes kMost = std::numeric_limits<Bytes>::max();
 TEST_P(DeviceCopies, AnySizeAtAnyOffsetComesBackAndTouchesNothingElse) {
   for (const Bytes size : {Bytes{0}, Bytes{1}, Bytes{3}, Bytes{4095}, Bytes{4097}, Bytes{1} << 20})
     for (const Bytes offset : {Bytes{0}, Bytes{1}, Bytes{64}, Bytes{4099}}) {
-      const auto sent = random_device_bytes(size, size + offset);
+      const auto sent = random_bytes(size, size + offset);
       const DeviceBuffer there = buffer(offset + size + 5);
       ok(in_->fill(there, 0, there.size(), std::byte{0x5a}));
       const auto landed = in_->copy_in(there, offset, sent);
@@ -35,7 +35,7 @@ TEST_P(DeviceCopies, AnySizeAtAnyOffsetComesBackAndTouchesNothingElse) {
 }
 
 TEST_P(DeviceCopies, LargeOnesComeBackWhole) {
-  const auto sent = random_device_bytes(Bytes{64} << 20, 7);
+  const auto sent = random_bytes(Bytes{64} << 20, 7);
   const DeviceBuffer there = buffer(sent.size());
   const DeviceBuffer other = buffer(sent.size());
   std::vector<std::byte> back(sent.size());
@@ -47,7 +47,7 @@ TEST_P(DeviceCopies, LargeOnesComeBackWhole) {
 }
 
 TEST_P(DeviceCopies, WithinTheDeviceAlsoOfOneBuffer) {
-  const auto sent = random_device_bytes(1000, 3);
+  const auto sent = random_bytes(1000, 3);
   const DeviceBuffer there = buffer(3000);
   std::vector<std::byte> back(1000);
   ok(in_->copy_in(there, 0, sent));
@@ -130,7 +130,7 @@ TEST_P(DeviceCopies, BuffersGoWhenTheLastOperationThatUsesThemHasEnded) {
   constexpr Bytes kLimit = Bytes{8} << 20;
   const auto small = *GetParam().make(kLimit);
   const auto queue = *small->open_queue(QueueRole::copy_in);
-  const auto sent = random_device_bytes(kLimit / 8, 1);
+  const auto sent = random_bytes(kLimit / 8, 1);
   std::vector<std::byte> back(sent.size());
   DeviceBuffer there = *small->allocate(sent.size());
   ok(queue->copy_in(there, 0, sent));
@@ -235,7 +235,7 @@ TEST_P(DeviceCopies, RegisteredMemoryIsCopiedToo) {
   const ByteSpan bytes(memory.data(), memory.size());
   const auto known = (*registrar)->register_memory(bytes);
   ASSERT_TRUE(known) << to_string(known.error());
-  const auto sent = random_device_bytes(bytes.size(), 4);
+  const auto sent = random_bytes(bytes.size(), 4);
   std::copy(sent.begin(), sent.end(), bytes.begin());
   const DeviceBuffer there = buffer(bytes.size());
   ok(in_->copy_in(there, 0, bytes));

@@ -2,6 +2,7 @@
 
 #include <gantry/gemm/device.hpp>
 #include <limits>
+#include <random>
 
 #include "base/test_effort.hpp"
 #include "device_suite.hpp"

@@ -26,7 +26,7 @@ TEST_P(DeviceQueues, OperationsOfOneQueueFollowEachOther) {
 TEST_P(DeviceQueues, QueuesDoNotWaitForEachOther) {
   const DeviceBuffer held = zeros(1);
   const DeviceEvent busy = hold(held);
-  const auto sent = random_device_bytes(10'000, 1);
+  const auto sent = random_bytes(10'000, 1);
   std::vector<std::byte> back(sent.size());
   const DeviceBuffer there = buffer(sent.size());
   const auto landed = *in_->copy_in(there, 0, sent);
@@ -87,7 +87,7 @@ TEST_P(DeviceQueues, EventsOfOtherDevicesAreRefused) {
 TEST_P(DeviceQueues, TimesAreOfTheHostsClockAndInOrder) {
   const auto before = Deadline::Clock::now();
   const DeviceBuffer there = buffer(Bytes{1} << 20);
-  const auto sent = random_device_bytes(there.size(), 2);
+  const auto sent = random_bytes(there.size(), 2);
   std::vector<DeviceEvent> events;
   for (int i = 0; i < 5; ++i) events.push_back(*in_->copy_in(there, 0, sent));
   ok(in_->drain());

@@ -40,8 +40,8 @@ class RowsInMemory {
       : rows_(rows),
         to_offset_(to_offset),
         from_offset_(from_offset),
-        to_(random_device_bytes(to_offset + end_of(rows, rows.to_stride) + 9, 1)),
-        from_(random_device_bytes(from_offset + end_of(rows, rows.from_stride) + 9, 2)) {}
+        to_(random_bytes(to_offset + end_of(rows, rows.to_stride) + 9, 1)),
+        from_(random_bytes(from_offset + end_of(rows, rows.from_stride) + 9, 2)) {}
   [[nodiscard]] const Memory& to() const { return to_; }
   [[nodiscard]] const Memory& from() const { return from_; }
   [[nodiscard]] Memory wanted() const {
@@ -86,7 +86,7 @@ TEST_P(DeviceRows, OfEachKindLandWhereTheyBelongAndNowhereElse) {
 
 TEST_P(DeviceRows, OfOneBufferGoToOtherColumnsAndRows) {
   constexpr Bytes kStride = 40;
-  const Memory before = random_device_bytes(20 * kStride, 3);
+  const Memory before = random_bytes(20 * kStride, 3);
   const DeviceBuffer there = buffer(before.size());
   struct Case {
     Bytes to, from;
@@ -152,7 +152,7 @@ TEST_P(DeviceRows, InPlaceStayWhereTheyAre) {
   const Bytes size = (Bytes{4096} + alignment - 1) / alignment * alignment;
   const std::unique_ptr<std::byte, void (*)(void*)> memory(
       static_cast<std::byte*>(std::aligned_alloc(alignment, size)), std::free);
-  const Memory sent = random_device_bytes(size, 4);
+  const Memory sent = random_bytes(size, 4);
   std::ranges::copy(sent, memory.get());
   const ByteSpan all(memory.get(), size);
   const auto made = device_->over(all);

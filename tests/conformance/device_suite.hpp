@@ -3,23 +3,17 @@
 #include <algorithm>
 #include <bit>
 #include <numeric>
-#include <random>
 #include <thread>
 #include <vector>
 
+#include "base/test_bytes.hpp"
 #include "devices.hpp"
 
 namespace gantry {
 
 using Words = std::vector<std::uint32_t>;
 
-inline std::vector<std::byte> random_device_bytes(Bytes size, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::uint64_t> words(size / sizeof(std::uint64_t) + 1);
-  for (std::uint64_t& word : words) word = random();
-  const auto bytes = std::as_bytes(std::span(words)).first(size);
-  return {bytes.begin(), bytes.end()};
-}
+using test::random_bytes;
 
 /// What holds a kernel up until it is opened, where the host can do that.
 struct Gate {

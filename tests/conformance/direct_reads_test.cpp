@@ -6,9 +6,9 @@
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
-#include <random>
 
 #include "base/result.hpp"
+#include "base/test_bytes.hpp"
 #include "file_ios.hpp"
 
 // Reads that pass the page cache by, as every way to read files does them.
@@ -21,10 +21,7 @@ using File = std::shared_ptr<const OpenFile>;
 constexpr Bytes kPage = 4096;
 
 std::vector<std::byte> noise(Bytes size) {
-  std::mt19937 random(1);
-  std::vector<std::byte> bytes(size);
-  std::ranges::generate(bytes, [&] { return static_cast<std::byte>(random()); });
-  return bytes;
+  return test::random_bytes(size, 1);
 }
 
 /// Memory that begins a page.

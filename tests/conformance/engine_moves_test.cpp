@@ -1,5 +1,7 @@
 #include "engine_suite.hpp"
 
+#include <random>
+
 // What every engine does with every kind of move (gantry/engine.hpp), against plain loops.
 namespace gantry {
 namespace {

@@ -1,4 +1,6 @@
 #include "base/test_effort.hpp"
+
+#include <random>
 #include "channel/consumer/landing_conversion.hpp"
 #include "engine_suite.hpp"
 #include "shape_reference.hpp"

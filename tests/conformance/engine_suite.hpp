@@ -4,22 +4,16 @@
 
 #include <algorithm>
 #include <array>
-#include <random>
 #include <vector>
 
+#include "base/test_bytes.hpp"
 #include "engines.hpp"
 
 namespace gantry {
 
 inline constexpr Bytes kPage = 4096;
 
-inline std::vector<std::byte> random_bytes(Bytes size, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::uint64_t> words(size / sizeof(std::uint64_t) + 1);  // by words: quicker
-  for (std::uint64_t& word : words) word = random();
-  const auto bytes = std::as_bytes(std::span(words)).first(size);
-  return {bytes.begin(), bytes.end()};
-}
+using test::random_bytes;
 
 /// CRC-32C by the book (RFC 3720, B.4), a bit at a time.
 inline std::uint32_t plain_crc32c(ConstByteSpan bytes, std::uint32_t seed) {

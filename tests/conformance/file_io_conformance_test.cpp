@@ -13,6 +13,7 @@
 #include <future>
 #include <random>
 
+#include "base/test_bytes.hpp"
 #include "base/test_fork.hpp"
 #include "file_ios.hpp"
 #include "hung_file.hpp"
@@ -31,10 +32,7 @@ std::ptrdiff_t entries_of(const char* folder) {
 }
 
 Memory noise(Bytes size, unsigned seed) {
-  std::mt19937 random(seed);
-  Memory bytes(size);
-  std::ranges::generate(bytes, [&] { return static_cast<std::byte>(random()); });
-  return bytes;
+  return test::random_bytes(size, seed);
 }
 
 class FileIoConformance : public testing::TestWithParam<FileIoCase> {

@@ -2,6 +2,7 @@
 
 #include <deque>
 #include <limits>
+#include <random>
 
 #include "link_suite.hpp"
 

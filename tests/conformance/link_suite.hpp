@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <cstring>
-#include <random>
 #include <vector>
 
+#include "base/test_bytes.hpp"
 #include "links.hpp"
 
 namespace gantry {
@@ -17,10 +17,7 @@ inline Deadline patience() {
 }
 
 inline std::vector<std::byte> some_bytes(Bytes size, std::uint64_t seed) {
-  std::mt19937_64 random(seed);
-  std::vector<std::byte> bytes(size);
-  for (std::byte& one : bytes) one = static_cast<std::byte>(random());
-  return bytes;
+  return test::random_bytes(size, seed);
 }
 
 inline ByteSpan bytes_of(const Region& region) {
@@ -32,7 +29,7 @@ inline void fill(ByteSpan to, std::uint64_t seed) {
     std::memcpy(to.data() + at, bytes.data(), std::min(bytes.size(), to.size() - at));
 }
 inline bool are_equal(ConstByteSpan one, ConstByteSpan other) {
-  return std::ranges::equal(one, other);
+  return test::same(one, other);
 }
 
 class LinkConformance : public testing::TestWithParam<LinkCase> {

@@ -9,6 +9,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/test_bytes.hpp"
+
 namespace gantry::received {
 
 using Memory = std::vector<std::byte>;
@@ -18,13 +20,7 @@ inline Deadline soon() {
 }
 
 inline Memory noise(Bytes size, unsigned seed) {
-  Memory bytes(size);
-  std::uint64_t state = seed * 2654435761u + 1;
-  for (std::byte& byte : bytes) {
-    state = state * 6364136223846793005u + 1442695040888963407u;
-    byte = static_cast<std::byte>(state >> 56);
-  }
-  return bytes;
+  return test::random_bytes(size, seed);
 }
 
 inline std::shared_ptr<const OpenFile> new_file() {

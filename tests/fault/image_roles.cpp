@@ -29,9 +29,7 @@ std::string trouble_of(const Result<T>& result) {
   return result ? std::string() : to_string(result.error());
 }
 
-bool same(ConstByteSpan one, ConstByteSpan other) {
-  return std::ranges::equal(one, other);
-}
+using test::same;
 
 Data bytes_of(const Heap& heap) {
   Data bytes(heap.pages * test::kPageBytes);

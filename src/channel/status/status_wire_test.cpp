@@ -6,6 +6,7 @@
 #include <atomic>
 #include <functional>
 #include <numeric>
+#include <random>
 #include <thread>
 
 #include "channel/status/inquiry.hpp"

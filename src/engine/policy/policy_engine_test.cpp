@@ -9,6 +9,7 @@
 
 #include "base/event.hpp"
 #include "base/sizes.hpp"
+#include "base/test_bytes.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "engine/policy/test_engine.hpp"
 
@@ -35,12 +36,7 @@ Calibration calibration() {
   return all;
 }
 
-std::vector<std::byte> random_bytes(Bytes size, unsigned seed) {
-  std::mt19937 random(seed);
-  std::vector<std::byte> bytes(size);
-  for (std::byte& byte : bytes) byte = static_cast<std::byte>(random());
-  return bytes;
-}
+using test::random_bytes;
 
 class PolicyEngines : public ::testing::Test {
  protected:

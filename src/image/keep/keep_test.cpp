@@ -139,7 +139,7 @@ class Kept : public testing::Test {
       const auto loaded = image.tensor(content.tensors[i].name);
       ASSERT_TRUE(loaded) << to_string(loaded.error());
       ASSERT_EQ(loaded->bytes.size(), content.data[i].size());
-      EXPECT_TRUE(std::ranges::equal(loaded->bytes, content.data[i])) << content.tensors[i].name;
+      EXPECT_TRUE(test::same(loaded->bytes, content.data[i])) << content.tensors[i].name;
       EXPECT_TRUE(loaded->tensor.type == content.tensors[i].tensor.type);
       EXPECT_EQ(loaded->tensor.shape, content.tensors[i].tensor.shape);
     }
@@ -196,7 +196,7 @@ TEST_F(Kept, WhatSomebodyHasStaysWhenItsKeeperGoesAndTheNextTakesTheName) {
   expect_all(*next, fresh);
   expect_all(*image, old);
   image = *next;  // of the first only the tensor is left
-  EXPECT_TRUE(std::ranges::equal(tensor->bytes, old.data[4]));
+  EXPECT_TRUE(test::same(tensor->bytes, old.data[4]));
 }
 
 TEST_F(Kept, TheLeastRecentlyAttachedGoesAndNoneInUse) {

@@ -24,7 +24,7 @@ inline void fill(ByteSpan memory, unsigned seed) {
     const Bytes pages = 1 + random() % 40;
     const auto kind = random() % 3;
     const ByteSpan part = memory.subspan(at, std::min(pages * kPageBytes, memory.size() - at));
-    for (Bytes i = 0; kind == 0 && i < part.size(); ++i) part[i] = std::byte(random());
+    if (kind == 0) fill_randomly(part, random());
     if (kind == 1) std::memset(part.data(), 1 + static_cast<int>(random() % 200), part.size());
     at += part.size();
   }
