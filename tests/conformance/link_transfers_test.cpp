@@ -1,4 +1,5 @@
 #include <atomic>
+#include <random>
 #include <thread>
 
 #include "base/socket.hpp"
@@ -35,11 +36,12 @@ class LinkTransfers : public LinkConformance {
 const Bytes kSizes[] = {0, 1, 63, 4096, 65537, kMiB - 1, kMiB, kMiB + 1, 5 * kMiB + 7};
 
 TEST_P(LinkTransfers, APutChangesItsBytesAndNoOthers) {
+  std::vector<std::byte> wanted;
   std::uint64_t seed = 10;
   for (const Bytes size : kSizes)
     for (const Bytes offset : {Bytes{0}, Bytes{1}, Bytes{4095}}) {
       fill(bytes_of(here_), ++seed);
-      std::vector<std::byte> wanted(there_.data(), there_.data() + kRoom);
+      wanted.assign(there_.data(), there_.data() + kRoom);
       std::memcpy(wanted.data() + offset, here_.data() + 77, size);
       ASSERT_TRUE(put(Transfer::of(here(77, size), exported_there_.remote(), offset)));
       ASSERT_TRUE(are_equal(wanted, bytes_of(there_))) << size << " at " << offset;
@@ -49,11 +51,12 @@ TEST_P(LinkTransfers, APutChangesItsBytesAndNoOthers) {
 }
 
 TEST_P(LinkTransfers, AGetChangesItsBytesAndNoOthers) {
+  std::vector<std::byte> wanted;
   std::uint64_t seed = 100;
   for (const Bytes size : kSizes)
     for (const Bytes offset : {Bytes{0}, Bytes{1}, Bytes{4095}}) {
       fill(bytes_of(there_), ++seed);
-      std::vector<std::byte> wanted(here_.data(), here_.data() + kRoom);
+      wanted.assign(here_.data(), here_.data() + kRoom);
       std::memcpy(wanted.data() + 77, there_.data() + offset, size);
       ASSERT_TRUE(get(Transfer::of(here(77, size), exported_there_.remote(), offset)));
       ASSERT_TRUE(are_equal(wanted, bytes_of(here_))) << size << " at " << offset;
@@ -322,7 +325,7 @@ TEST_P(LinkTransfers, WhoSleepsIsWokenByWhoReadsForIt) {
 // A thread sleeps until a signal comes; another one's call sends the rest of an answer, whose end
 // raises it.
 TEST_P(LinkTransfers, WhoSleepsForASignalIsWokenByWhoEndsItsAnswer) {
-  constexpr int kRounds = 300;
+  constexpr int kRounds = 100;
   const Export given = a_->export_memory(here(0, kMiB), RemoteAccess::read).value();
   std::atomic<int> heard{0};
   std::atomic<bool> is_over{false};
@@ -331,16 +334,25 @@ TEST_P(LinkTransfers, WhoSleepsForASignalIsWokenByWhoEndsItsAnswer) {
   });
   std::thread other([&] {
     std::vector<std::byte> memory(64);
-    while (!is_over) static_cast<void>(a_->export_memory(memory, RemoteAccess::read));
+    while (!is_over) {
+      static_cast<void>(a_->export_memory(memory, RemoteAccess::read));
+      std::this_thread::yield();  // the sleeper needs the link's lock, too
+    }
   });
   std::vector<std::byte> back(kMiB);
+  std::string trouble;
   int round = 0;
   for (const Deadline enough = patience(); round == heard && round < kRounds; ++round) {
     const auto ticket = b_->get(Transfer::of(std::span(back), given.remote(), 0, 7));
-    if (!ticket || !b_->wait(*ticket, enough)) break;
+    const auto landed =
+        ticket ? b_->wait(*ticket, enough) : Result<void>(tl::unexpected(ticket.error()));
+    if (!landed) {
+      trouble = landed.error().message;
+      break;
+    }
     while (heard <= round && !enough.passed()) std::this_thread::yield();
   }
-  EXPECT_EQ(heard, kRounds);
+  EXPECT_EQ(heard, kRounds) << "after " << round << " gets; " << trouble;
   is_over = true;
   other.join();
   a_->close();
