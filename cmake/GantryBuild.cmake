@@ -140,7 +140,20 @@ function(gantry_test name)
     add_dependencies(gantry_concurrency_tests ${name})
   endif()
   set_target_properties(${name} PROPERTIES RUNTIME_OUTPUT_DIRECTORY ${PROJECT_BINARY_DIR}/tests)
-  gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
-                       PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300 ${lock}
-                                  ENVIRONMENT "GANTRY_CALIBRATE=off")  # tests that mean it say so
+  set(environment "GANTRY_CALIBRATE=off")  # tests that mean it say so
+  if(NOT GANTRY_SANITIZE)
+    gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
+                         PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300 ${lock}
+                                    ENVIRONMENT "${environment}")
+    return()
+  endif()
+  # A process for a suite: with sanitizers one takes 0.1 to 0.3 CPU seconds to start and to end.
+  set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
+  file(WRITE ${suites} "set(PROGRAM [=[${PROJECT_BINARY_DIR}/tests/${name}]=])
+set(NAME ${name})
+set(LIST [=[${CMAKE_CURRENT_BINARY_DIR}/${name}_suites_found.cmake]=])
+set(PROPERTIES [=[LABELS \"${arg_LABELS}\" TIMEOUT 1200 ${lock} ENVIRONMENT \"${environment}\"]=])
+include([=[${PROJECT_SOURCE_DIR}/cmake/GantrySuites.cmake]=])
+")
+  set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})
 endfunction()
