@@ -112,20 +112,23 @@ endfunction()
 # The tests labelled concurrency: all that the preset tsan builds.
 add_custom_target(gantry_concurrency_tests)
 
-# gantry_test(NAME files... [PUBLIC] [LIBRARIES ...] [LABELS ...] [LOCK name]): one Google Test
-# program per module; with PUBLIC it sees the library as users do. Of tests with the same lock one
-# runs at a time.
+# gantry_test(NAME files... [PUBLIC] [LIBRARIES ...] [LABELS ...] [LOCK name] [PROCESSORS n]): one
+# Google Test program per module; with PUBLIC it sees the library as users do. Of tests with the
+# same lock one runs at a time; each takes one processor of those that ctest was given, or n.
 function(gantry_test name)
   if(NOT GANTRY_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "PUBLIC" "LOCK" "LIBRARIES;LABELS" ${ARGN})
+  cmake_parse_arguments(arg "PUBLIC" "LOCK;PROCESSORS" "LIBRARIES;LABELS" ${ARGN})
   if(NOT arg_LABELS)
     set(arg_LABELS unit)  # an empty value would swallow the next word
   endif()
-  set(lock)
+  set(needs)
   if(arg_LOCK)
-    set(lock RESOURCE_LOCK ${arg_LOCK})
+    set(needs RESOURCE_LOCK ${arg_LOCK})
+  endif()
+  if(arg_PROCESSORS)
+    list(APPEND needs PROCESSORS ${arg_PROCESSORS})
   endif()
   add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
   set(library gantry_internal)
@@ -143,16 +146,18 @@ function(gantry_test name)
   set(environment "GANTRY_CALIBRATE=off")  # tests that mean it say so
   if(NOT GANTRY_SANITIZE)
     gtest_discover_tests(${name} TEST_PREFIX ${name}. DISCOVERY_MODE PRE_TEST
-                         PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300 ${lock}
+                         PROPERTIES LABELS "${arg_LABELS}" TIMEOUT 300 ${needs}
                                     ENVIRONMENT "${environment}")
     return()
   endif()
   # A process for a suite: with sanitizers one takes 0.1 to 0.3 CPU seconds to start and to end.
   set(suites ${CMAKE_CURRENT_BINARY_DIR}/${name}_suites.cmake)
-  file(WRITE ${suites} "set(PROGRAM [=[${PROJECT_BINARY_DIR}/tests/${name}]=])
+  list(JOIN needs " " needs)
+  file(GENERATE OUTPUT ${suites} CONTENT "set(PROGRAM [=[${PROJECT_BINARY_DIR}/tests/${name}]=])
 set(NAME ${name})
+set(SELF [=[${suites}]=])
 set(LIST [=[${CMAKE_CURRENT_BINARY_DIR}/${name}_suites_found.cmake]=])
-set(PROPERTIES [=[LABELS \"${arg_LABELS}\" TIMEOUT 1200 ${lock} ENVIRONMENT \"${environment}\"]=])
+set(PROPERTIES [=[LABELS \"${arg_LABELS}\" TIMEOUT 1200 ${needs} ENVIRONMENT \"${environment}\"]=])
 include([=[${PROJECT_SOURCE_DIR}/cmake/GantrySuites.cmake]=])
 ")
   set_property(DIRECTORY APPEND PROPERTY TEST_INCLUDE_FILES ${suites})

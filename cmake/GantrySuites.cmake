@@ -1,11 +1,12 @@
 # ctest includes this before it begins, for each test program: a test of ctest for each suite in it.
 # Those with many tests begin first, so that none of them is alone at the end.
-#   PROGRAM its path; NAME of its tests; LIST where what was found is kept; PROPERTIES of each
+#   PROGRAM its path; NAME of its tests; LIST where what was found is kept; PROPERTIES of each; SELF
+#   the file that sets these
 if(NOT EXISTS ${PROGRAM})
   add_test(${NAME}_NOT_BUILT ${NAME}_NOT_BUILT)
   return()
 endif()
-if(NOT EXISTS ${LIST} OR ${PROGRAM} IS_NEWER_THAN ${LIST} OR
+if(NOT EXISTS ${LIST} OR ${PROGRAM} IS_NEWER_THAN ${LIST} OR ${SELF} IS_NEWER_THAN ${LIST} OR
    ${CMAKE_CURRENT_LIST_FILE} IS_NEWER_THAN ${LIST})
   execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE found
                   COMMAND_ERROR_IS_FATAL ANY)
