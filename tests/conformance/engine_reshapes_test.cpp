@@ -1,6 +1,6 @@
-#include "base/test_effort.hpp"
-
 #include <random>
+
+#include "base/test_effort.hpp"
 #include "channel/consumer/landing_conversion.hpp"
 #include "engine_suite.hpp"
 #include "shape_reference.hpp"
