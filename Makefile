@@ -10,6 +10,7 @@ DESTDIR ?=
 OUTPUT ?= out
 SECONDS ?= 600
 SEEDS ?= 1000000
+FILTER ?=
 export DESTDIR
 
 gantry := build/release/bin/gantry
@@ -20,7 +21,7 @@ demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
 # ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
 fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help setup build demo test tsan soak fuzz exhaustive arm64 bench bench-peers check install packages dist reference clean
+.PHONY: help setup build demo test sanitize campaign soak fuzz exhaustive arm64 bench bench-peers check check-all install packages dist reference clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,33 +31,37 @@ setup: ## Install every Debian package that this project can use and that is mis
 
 build: ## Build the library and the program: build/release/bin/gantry
 	@tools/setup build
-	@[ -e build/release/build.ninja ] || tools/configure release -DGANTRY_TESTS=OFF
-	@cmake --build --preset release -j $(JOBS)
+	@tools/build release
 
-demo: ## Run the main job: examples/vision over channels and over pipes; its picture in out/
+demo: ## Run examples/vision: people in a video, and frames of 4K over channels and pipes; in out/
 	@tools/setup build demo
-	@[ -e build/release/build.ninja ] || tools/configure release -DGANTRY_TESTS=OFF
-	@cmake --build --preset release -j $(JOBS) --target gantry gantry_c gantry_cli
+	@tools/build release gantry gantry_c gantry_cli
 	@DESTDIR= cmake --install build/release --prefix $(demo_prefix) >build/install.log
 	@cmake --log-level=NOTICE -G Ninja -S examples/vision -B build/vision \
 	  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=$(CURDIR)/$(demo_prefix)
 	@cmake --build build/vision -j $(JOBS)
-	@$(gantry) run examples/vision/pipeline.toml --set output=$(OUTPUT) $(demo_input) --compare pipe
+	@$(gantry) run examples/vision/pipeline.toml --set output=$(OUTPUT) $(demo_input)
 	@examples/vision/check $(OUTPUT)
+	@echo; echo "The same video as frames of 4K, of which little is computed: over channels, then over pipes"
+	@$(gantry) run examples/vision/uhd.toml --set output=$(OUTPUT) $(demo_input) --compare pipe
+	@examples/vision/check --uhd $(OUTPUT)
 
-test: ## Build with warnings as errors and pass all tests, as users run them and under sanitizers
+test: ## Build with warnings as errors and pass all tests, optimised and with asserts
 	@tools/setup build test
-	@tools/test-preset release dev
+	@tools/test-preset test
 
-tsan: ## Pass the tests labelled concurrency under ThreadSanitizer
+sanitize: ## Pass the tests of the library under AddressSanitizer, UBSan and ThreadSanitizer
 	@tools/setup build test
-	@$(fixed_layout) tools/test-preset tsan
+	@$(fixed_layout) tools/test-preset dev tsan
+
+campaign: ## Kills, attacks, random scenarios, models, installed examples: FILTER chooses, or all
+	@tools/setup build test
+	@tools/campaign $(FILTER)
 
 soak: ## Random scenarios in which every byte is compared: SECONDS of them, from seed SEEDS on
 	@tools/setup build test
-	@[ -e build/release/tests/CTestTestfile.cmake ] || tools/configure release -DGANTRY_TESTS=ON
-	@cmake --build build/release --target channel_oracle -j $(JOBS)
-	@build/release/tests/channel_oracle --seconds $(SECONDS) --from $(SEEDS) --jobs $(JOBS)
+	@tools/build test channel_oracle
+	@build/test/tests/channel_oracle --seconds $(SECONDS) --from $(SEEDS) --jobs $(JOBS)
 
 fuzz: ## Made-up input for whatever reads other processes' words: SECONDS for each of its targets
 	@tools/setup build test fuzz
@@ -65,9 +70,8 @@ fuzz: ## Made-up input for whatever reads other processes' words: SECONDS for ea
 
 exhaustive: ## All 2^32 floats to every element type, with every kind of vectors: some minutes
 	@tools/setup build test
-	@[ -e build/release/tests/CTestTestfile.cmake ] || tools/configure release -DGANTRY_TESTS=ON
-	@cmake --build build/release --target shape_exhaustive -j $(JOBS)
-	@build/release/tests/shape_exhaustive $(JOBS)
+	@tools/build test shape_exhaustive
+	@build/test/tests/shape_exhaustive $(JOBS)
 
 arm64: ## Cross-build for arm64 and pass its tests under qemu-user: docs/platforms.md
 	@tools/setup build test arm64
@@ -78,13 +82,17 @@ bench: build ## Measure channels against the other ways between two processes
 
 bench-peers: ## The same with Open MPI, UCX, iceoryx, ZeroMQ, nng and Boost; installs all that --peers knows
 	@tools/setup build peers
-	@tools/configure release -DGANTRY_TESTS=OFF
-	@cmake --build --preset release -j $(JOBS)
+	@tools/build release
 	@$(gantry) bench ipc --peers
 
-check: ## Format, layers, lint
+check: ## Format, layers; lint of what differs from the last commit that was linted as a whole
 	@tools/setup build test check
-	@failed=0; for what in format layers tidy; do tools/check-$$what || failed=1; done; exit $$failed
+	@failed=0; for what in format layers "tidy --changed"; do tools/check-$$what || failed=1; done; exit $$failed
+
+check-all: ## Lint of the whole tree; what passes is noted in tools/checked
+	@tools/setup build test check
+	@tools/check-tidy
+	@git rev-parse HEAD >tools/checked
 
 install: build ## Install to PREFIX (/usr/local), below DESTDIR when set
 	@cmake --install build/release --prefix $(PREFIX)

@@ -32,7 +32,7 @@ set(gantry_pc_libs_${gantry_pc_kind} "-pthread ${gantry_pc_dl}")
 set(gantry_pc_requires)
 if(NOT BUILD_SHARED_LIBS)
   string(APPEND gantry_pc_libs_PUBLIC " -lstdc++ -lm")  # a linker for C does not add them by itself
-  set(gantry_pc_requires "fmt, hwloc, libhwy, libisal")
+  set(gantry_pc_requires "fmt, hwloc, libisal")
   if(GANTRY_HAVE_LIBURING)
     string(APPEND gantry_pc_requires ", liburing")
   endif()

@@ -49,7 +49,7 @@ gantry_package(bench gantry-bench utils "${same}, gantry-tools (= ${PROJECT_VERS
   "${about}\n.\nThis package has the benchmarks that gantry bench runs.")
 gantry_package(python python3-gantry python "${same}, python3 (>= 3.11), python3-numpy"
   "${about}\n.\nThis package has the Python package gantry: arrays, tensors and bytes.")
-set(CPACK_DEBIAN_LIBRARY_PACKAGE_SUGGESTS "ocl-icd-libopencl1, libzmq5")  # opened where they are
+set(CPACK_DEBIAN_LIBRARY_PACKAGE_SUGGESTS "ocl-icd-libopencl1")  # opened where they are
 
 file(CONFIGURE OUTPUT packaging/triggers CONTENT "activate-noawait ldconfig\n")
 set(CPACK_DEBIAN_LIBRARY_PACKAGE_CONTROL_EXTRA ${PROJECT_BINARY_DIR}/packaging/triggers)

@@ -127,9 +127,6 @@ TEST_F(BenchIpc, WithNothingToMeasureItSaysSo) {
 }
 
 TEST_F(BenchIpc, MessagesOfSeveralPiecesAreReadWhole) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "messages of hundreds of MB take minutes";
-#endif
   const json document = document_of(  // every sum was right
       {"--sizes", "64", "--subjects", "gantry/sync,unix-socket", "--cases", "shapes"});
   std::map<std::string, std::size_t> bytes;

@@ -24,25 +24,35 @@ void add_block_ratios(Ratios& ratios, const std::string& registrar,
     return case_of(registrar, "fixed/" + format_size(bytes), 1);
   };
   constexpr Bytes kMiB = Bytes{1} << 20;
-  ratios.in_case(fixed(kMiB), kRegister, kPoolEager, Bar::said("at least 200 (uring)"));
-  ratios.in_case(fixed(64 * kMiB), kRegister, kPoolEager, Bar::said("at least 10000 (uring)"));
+  const bool is_uring = registrar == "uring";
+  ratios.in_case(fixed(kMiB), kRegister, kPoolEager, is_uring ? Bar::at_least(200) : Bar::none());
+  ratios.in_case(fixed(64 * kMiB), kRegister, kPoolEager,
+                 is_uring ? Bar::at_least(10000) : Bar::none());
   for (const Bytes bytes : sizes)
-    ratios.in_case(fixed(bytes), kPoolEager, kMalloc64, Bar::said("at most 3, from 8 KiB"));
+    ratios.in_case(fixed(bytes), kPoolEager, kMalloc64,
+                   bytes >= (Bytes{8} << 10) ? Bar::at_most(3) : Bar::none());
   for (const Bytes bytes : sizes)
     ratios.in_case(fixed(bytes), kPoolEager, kLruCache, Bar::at_most(1));
   ratios.in_case(fixed(Bytes{2} << 10), kPoolEager, kMalloc, Bar::at_most(2));
 }
 
-void add_scaling_ratios(Ratios& ratios, const Report& report) {
+/// What `cores` or more have to reach; nothing where there are fewer.
+Bar at_cores(std::size_t cores, std::initializer_list<std::pair<std::size_t, double>> bars) {
+  for (const auto& [least, figure] : bars)
+    if (cores >= least) return Bar::at_least(figure);
+  return Bar::none();
+}
+
+void add_scaling_ratios(Ratios& ratios, const Report& report, std::size_t cores) {
   for (const std::string& name : cases_with(report, "scaling/")) {
     const std::string one = name.substr(0, name.find('/', sizeof "scaling/"));
     if (one == name) continue;
     const bool most = name.ends_with("4 threads");
     for (const std::string_view subject : {kPoolEager, kMalloc})
-      ratios.of_cases(name, one, subject,
-                      most && subject == kPoolEager ? Bar::said("at least 3 on 4 cores, 1.6 on 2")
-                                                    : Bar::none(),
-                      kThroughput);
+      ratios.of_cases(
+          name, one, subject,
+          most && subject == kPoolEager ? at_cores(cores, {{4, 3}, {2, 1.6}}) : Bar::none(),
+          kThroughput);
   }
 }
 
@@ -52,10 +62,11 @@ void add_findings(Report& report, const Settings& settings) {
   Ratios ratios(report);
   for (const std::string& registrar : settings.registrars)
     add_block_ratios(ratios, registrar, settings.common.sizes);
-  add_scaling_ratios(ratios, report);
+  const std::size_t cores = settings.cpus.size();
+  add_scaling_ratios(ratios, report, cores);
   for (const std::string& name : cases_with(report, "touch/"))
     ratios.in_case(name, "gantry/touch-one-thread", "gantry/touch-all-cores",
-                   Bar::said("at least 1.6 on 2 cores"));
+                   at_cores(cores, {{2, 1.6}}));
   for (const std::string& name : cases_with(report, "transfer/"))
     for (const std::string_view other : {kUnregistered, kRegisterEachTransfer})
       ratios.in_case(name, kPoolReuse, other, Bar::at_most(1));

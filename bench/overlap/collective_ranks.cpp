@@ -137,7 +137,7 @@ Result<GroupOptions> options_for(unsigned ranks, RankPath path, const std::strin
   options.name = "bench-collectives";
   options.directory = directory;
   options.token = "of a benchmark, known to nobody";
-  options.patience = kCollectivePatience;
+  options.join_timeout = kCollectivePatience;
   if (path == RankPath::loopback) {
     auto endpoints = free_endpoints(ranks);
     if (!endpoints) return Unexpected(endpoints.error());

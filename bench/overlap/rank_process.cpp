@@ -132,7 +132,7 @@ Result<ObeyRank> open_rank(const RankNetwork& network, unsigned rank, unsigned r
   options.ranks = ranks;
   options.name = "bench-overlap";
   options.token = token;
-  options.patience = kPatience;
+  options.join_timeout = kPatience;
   for (unsigned peer = 0; peer < ranks; ++peer) options.addresses.push_back(network.endpoint(peer));
   auto group = Group::join(options, nullptr);
   if (!group) return Unexpected(group.error());

@@ -1,4 +1,5 @@
 #include "trace.hpp"
+#include "tools/command_line/json_text.hpp"
 
 #include <fmt/format.h>
 
@@ -74,7 +75,7 @@ void add_run(json& events, const TracedRun& run, std::size_t process) {
 std::string to_trace(const std::vector<TracedRun>& runs) {
   json events = json::array();
   for (std::size_t i = 0; i < runs.size(); ++i) add_run(events, runs[i], i + 1);
-  return json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}.dump(1) + "\n";
+  return cli::json_text(json{{"displayTimeUnit", "ms"}, {"traceEvents", events}}, 1) + "\n";
 }
 
 }  // namespace gantry::bench

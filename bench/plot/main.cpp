@@ -92,7 +92,10 @@ tl::expected<Measurement, int> parse(int argc, const char* const* argv) {
                     near.empty() ? "see gantry bench plot --help" : near));
     return tl::unexpected<int>(kWrongUsage);
   }
-  return [wanted](int) { return draw(*wanted); };
+  return [wanted](int) -> Result<Measured> {
+    auto drawn = draw(*wanted);
+    return drawn ? Result<Measured>(Measured{*std::move(drawn)}) : Unexpected(drawn.error());
+  };
 }
 
 }  // namespace

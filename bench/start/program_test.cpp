@@ -108,13 +108,6 @@ TEST_F(BenchStart, AHeldDiskIsACaseOfItsOwnOrHasAReason) {
   }
 }
 
-// What a sanitizer takes of each process.
-#ifdef __SANITIZE_ADDRESS__
-constexpr double kOfItsOwn = 48 << 20;
-#else
-constexpr double kOfItsOwn = 0;
-#endif
-
 TEST_F(BenchStart, WorkersHaveACopyEach) {
   const json document =
       document_of({"--sizes", "8M", "--cases", "keep", "--subjects", "read-copy"});
@@ -132,7 +125,7 @@ TEST_F(BenchStart, WorkersHaveACopyEach) {
     EXPECT_NEAR(figure("throughput"), count * kBytes / figure("latency_p50"), 1e-6) << name;
     EXPECT_LE(figure("usable_time"), figure("latency_p50")) << name;
     EXPECT_GE(figure("peak_memory"), count * kBytes) << name;
-    EXPECT_LE(figure("peak_memory"), count * (2 * kBytes + kOfItsOwn)) << name;
+    EXPECT_LE(figure("peak_memory"), count * 2 * kBytes) << name;
   }
 }
 
@@ -170,7 +163,7 @@ TEST_F(BenchStart, WorkersShareWhatAKeeperHas) {
       EXPECT_NEAR(figure("throughput"), count * kBytes / figure("latency_p50"), 1e-6) << name;
       EXPECT_GT(figure("usable_time"), 0) << name;
       EXPECT_GE(figure("peak_memory"), kBytes) << name;  // all of it, and once
-      EXPECT_LE(figure("peak_memory"), 1.5 * kBytes + (count + 1) * kOfItsOwn) << name;
+      EXPECT_LE(figure("peak_memory"), 1.5 * kBytes) << name;
     }
 }
 

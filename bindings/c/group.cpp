@@ -181,7 +181,7 @@ gantry_code gantry_group_join(gantry_runtime* runtime, const gantry_group_option
     GANTRY_C_TRY(c::clear(group, "group"));
     GANTRY_C_TRY(c::check_pointer(runtime, "runtime"));
     GANTRY_C_ASSIGN(auto made, group_options_of(options, *runtime));
-    GANTRY_C_ASSIGN(made.patience, patience_of(timeout_ns));
+    GANTRY_C_ASSIGN(made.join_timeout, patience_of(timeout_ns));
     GANTRY_C_ASSIGN(gantry::Group joined,
                     gantry::Group::join(made, runtime->runtime.default_engine()));
     c::hand_out(group, std::make_shared<JoinedGroup>(std::move(joined)));

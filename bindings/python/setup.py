@@ -24,7 +24,14 @@ if build:
 else:
 
     def ask(option: str) -> list[str]:
-        return shlex.split(subprocess.check_output(["pkg-config", option, "gantry-c"], text=True))
+        try:
+            said = subprocess.check_output(["pkg-config", option, "gantry-c"], text=True)
+        except (OSError, subprocess.CalledProcessError) as error:
+            raise SystemExit(
+                f"gantry: pkg-config finds no gantry-c ({error}); install Gantry (sudo make install)"
+                " or name a build tree (GANTRY_BUILD=build/release), and see PKG_CONFIG_PATH"
+            ) from None
+        return shlex.split(said)
 
     library_dirs = ask("--variable=libdir")
     where = {

@@ -58,7 +58,7 @@ Result<gantry::GroupOptions> group_of(const CLI::App& app, gantry::GroupOptions 
   if (given.rank >= given.ranks)
     return fail(Code::invalid_argument, "--rank: there are " + std::to_string(given.ranks) +
                                             " ranks, and they are counted from 0");
-  given.patience = std::chrono::seconds(30);
+  given.join_timeout = std::chrono::seconds(30);
   return given;
 }
 

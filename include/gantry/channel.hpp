@@ -393,6 +393,7 @@ class GANTRY_API Consumer {
 
 /// Folders below the channel directory that belong to a running pipeline begin with this.
 inline constexpr std::string_view kRunPrefix = "run-";
+inline constexpr const char* kRunFile = ".runner";  ///< In such a folder: the pipeline's name.
 /// Those with this process's ends of channels of other hosts begin with this.
 inline constexpr std::string_view kLinkPrefix = "link-";
 

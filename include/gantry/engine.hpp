@@ -15,7 +15,7 @@ namespace gantry {
 enum class CopyEngine : std::uint8_t {
   inline_,  ///< The CPU of whoever submits or waits.
   thread,   ///< Threads of the engine's own.
-  kernel,   ///< The operating system, for stages over pipes and ZeroMQ.
+  kernel,   ///< The operating system, for stages over pipes.
   dsa       ///< Intel's Data Streaming Accelerator.
 };
 /// How many there are.

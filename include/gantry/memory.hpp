@@ -65,10 +65,8 @@ class GANTRY_API Region {
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }  ///< -1: not shareable.
   /// Closes the descriptor. The memory stays mapped but can no longer be handed to others.
   void close_descriptor() noexcept;
-  /// The pages that were asked for and available. `transparent` is a wish: see huge_bytes().
+  /// The pages that were asked for and available. `transparent` is a wish.
   [[nodiscard]] PageKind pages() const noexcept { return pages_; }
-  /// Bytes that lie in huge pages now. Reads /proc/self/smaps, which takes some milliseconds.
-  [[nodiscard]] Bytes huge_bytes() const;
 
   /// Makes [offset, offset+size) present before use, so that no later access faults. Pages of
   /// writable regions are made, by up to `threads` threads on the region's node (0: as many as its
@@ -266,7 +264,7 @@ class GANTRY_API Pool {
   /// beginning of a live block of this pool: it is of another pool, or was given back already.
   [[nodiscard]] Result<Block> adopt(std::byte* data);
 
-  /// Returns another handle to the live block that holds `data`; see Block::share().
+  /// Another handle to the block that holds `data`, while one lives. Errors: `invalid_argument`.
   [[nodiscard]] Result<Block> find(const std::byte* data) const;
 
   /// Drops slabs without a live block; returns their bytes. Memory that another process still maps

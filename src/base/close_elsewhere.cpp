@@ -12,6 +12,7 @@
 #include <mutex>
 #include <utility>
 
+#include "base/block_signals.hpp"
 #include "base/fork.hpp"
 #include "base/socket.hpp"
 
@@ -40,13 +41,22 @@ class Closers {
  public:
   // A fork may have copied it half-changed, and its threads are the parent's.
   static Closers& of_this_process() {
-    static constinit std::atomic<Closers*> all{nullptr};
-    Closers* known = all.load();
+    Closers* known = all().load();
     if (known != nullptr && known->fork_guard_.is_this()) return *known;
     auto* const own = new Closers;
-    if (all.compare_exchange_strong(known, own)) return *own;
+    if (all().compare_exchange_strong(known, own)) return *own;
     delete own;
     return *known;
+  }
+
+  // False: descriptors wait for a thread that cannot be started.
+  static bool try_again() noexcept {
+    Closers* const known = all().load();
+    if (known == nullptr || !known->fork_guard_.is_this()) return true;
+    if (!known->lacks_thread_.load(std::memory_order_relaxed)) return true;  // mutex_ orders
+    const std::lock_guard lock(known->mutex_);
+    known->start_if_needed();
+    return !known->lacks_thread_.load(std::memory_order_relaxed);
   }
 
   void close(std::span<Fd> fds) noexcept {
@@ -61,8 +71,7 @@ class Closers {
         newest_ = owned;
       }
       closed = std::exchange(closed_, nullptr);
-      // If no thread can be started, descriptors wait for the next one that can.
-      if (oldest_ != nullptr && running_ < kMostClosers && start()) ++running_;
+      start_if_needed();
     }
     while (closed != nullptr) delete std::exchange(closed, closed->next);
   }
@@ -73,6 +82,17 @@ class Closers {
     Pending* next;
   };
 
+  static std::atomic<Closers*>& all() noexcept {
+    static constinit std::atomic<Closers*> all{nullptr};
+    return all;
+  }
+
+  void start_if_needed() noexcept {
+    if (oldest_ != nullptr && running_ < kMostClosers && start()) ++running_;
+    // A running one takes everything; relaxed, since who reads it without mutex_ only tries again.
+    lacks_thread_.store(oldest_ != nullptr && running_ == 0, std::memory_order_relaxed);
+  }
+
   // It has a small stack of its own; and it neither allocates nor frees, since the C library would
   // reserve 64 MiB of addresses for that.
   bool start() noexcept {
@@ -82,6 +102,7 @@ class Closers {
     ::pthread_attr_setdetachstate(&attributes, PTHREAD_CREATE_DETACHED);
     ::pthread_attr_setstacksize(&attributes, kStackBytes);
     pthread_t thread{};
+    const BlockSignals blocked;
     const int error = ::pthread_create(
         &thread, &attributes,
         [](void* self) -> void* {
@@ -112,6 +133,7 @@ class Closers {
   Pending* newest_ = nullptr;
   Pending* closed_ = nullptr;  // to be freed
   unsigned running_ = 0;
+  std::atomic<bool> lacks_thread_{false};
 };
 
 }  // namespace
@@ -121,6 +143,12 @@ void close_elsewhere(std::span<Fd> fds) noexcept {
     if (fd && is_small_memory(fd.get())) fd.reset();
   if (std::ranges::any_of(fds, [](const Fd& fd) { return static_cast<bool>(fd); }))
     Closers::of_this_process().close(fds);
+  else
+    close_what_waits();
+}
+
+bool close_what_waits() noexcept {
+  return Closers::try_again();
 }
 
 // A packet may be empty. With SO_PASSCRED a look without a control buffer says MSG_CTRUNC for it,
@@ -157,6 +185,7 @@ void close_socket(Fd socket) noexcept {
     if (helps && packets < kMostPackets) continue;
     return close_elsewhere({&socket, 1});
   }
+  close_what_waits();
 }
 
 }  // namespace gantry

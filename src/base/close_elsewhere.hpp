@@ -15,6 +15,10 @@ namespace gantry {
 /// until a thread is free. Memory of up to 64 MiB is closed by the caller.
 void close_elsewhere(std::span<Fd> fds) noexcept;
 
+/// Tries again to start a thread if descriptors wait because none could be started. False: they
+/// still wait for one. close_elsewhere() and close_socket() try, too.
+bool close_what_waits() noexcept;
+
 /// Ends the receiving direction of a Unix socket. True: packets or bytes lie in its queue, and no
 /// more will come.
 [[nodiscard]] bool ends_with_packets(int socket) noexcept;

@@ -58,6 +58,20 @@ TEST(ReceivedFds, OfAFloodTakeFewThreads) {
   while (threads() > before) std::this_thread::yield();
 }
 
+// Also if nothing that takes time is closed ever again.
+TEST(ReceivedFds, ThatFoundNoThreadAreClosedOnceOneCanBeStarted) {
+  for (const bool by_socket : {false, true}) {
+    test::Lingering lingering;
+    const int waiting = test::close_without_threads(lingering);
+    if (waiting < 0) GTEST_SKIP() << "no filters of system calls";
+    EXPECT_TRUE(test::is_open(waiting));
+    auto [left, right] = make_pair_of(SOCK_STREAM);
+    Fd memory = *make_memfd("x", 4096);
+    by_socket ? close_socket(std::move(right)) : close_elsewhere({&memory, 1});
+    while (test::is_open(waiting)) std::this_thread::yield();
+  }
+}
+
 TEST(ReceivedFds, BeyondWhatAPacketMayHaveAreClosedWithoutWaiting) {
   test::Lingering lingering;
   auto [left, right] = make_pair_of(SOCK_SEQPACKET);

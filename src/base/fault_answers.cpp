@@ -7,6 +7,7 @@ namespace gantry {
 namespace {
 
 std::array<std::atomic<FaultAnswer>, 4> answers{};
+std::atomic<FaultTeller> teller{nullptr};
 
 // The handlers that were installed before ours. Written once, before ours is installed.
 struct sigaction previous_segv;
@@ -28,6 +29,8 @@ void on_fault(int signal, siginfo_t* info, void* context) noexcept {
     const FaultAnswer answer = known.load(std::memory_order_acquire);  // [A]
     if (answer != nullptr && answer(signal, info, context)) return;
   }
+  if (const FaultTeller tell = teller.load(std::memory_order_acquire); tell != nullptr)  // [A]
+    tell(signal, info);
   pass_on(signal, info, context);
 }
 
@@ -40,11 +43,20 @@ bool install(int signal, struct sigaction& previous) noexcept {
   return ::sigaction(signal, &ours, nullptr) == 0;
 }
 
+bool install_once() noexcept {
+  static const bool is_installed = install(SIGSEGV, previous_segv) && install(SIGBUS, previous_bus);
+  return is_installed;
+}
+
 }  // namespace
 
+void tell_of_faults(FaultTeller told) noexcept {
+  teller.store(told, std::memory_order_release);  // [A]
+  install_once();
+}
+
 bool answer_faults(FaultAnswer answer) noexcept {
-  static const bool is_installed = install(SIGSEGV, previous_segv) && install(SIGBUS, previous_bus);
-  if (!is_installed) return false;
+  if (!install_once()) return false;
   for (auto& place : answers) {
     FaultAnswer free = nullptr;
     if (place.compare_exchange_strong(free, answer, std::memory_order_release,  // [A]

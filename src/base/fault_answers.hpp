@@ -18,4 +18,9 @@ using FaultAnswer = bool (*)(int signal, siginfo_t* info, void* context) noexcep
 /// answers.
 [[nodiscard]] bool answer_faults(FaultAnswer answer) noexcept;
 
+/// Called inside the handler when nobody answered, before the handler that was there before or the
+/// end of the process. There is one such function in the library; it is told from then on.
+using FaultTeller = void (*)(int signal, const siginfo_t* info) noexcept;
+void tell_of_faults(FaultTeller teller) noexcept;
+
 }  // namespace gantry

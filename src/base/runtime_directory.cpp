@@ -9,7 +9,7 @@ namespace gantry {
 namespace {
 
 std::string variable(const char* name) {
-  const char* value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it here
+  const char* value = ::secure_getenv(name);  // NOLINT(concurrency-mt-unsafe): nobody sets it here
   return value == nullptr ? std::string() : std::string(value);
 }
 

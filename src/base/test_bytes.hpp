@@ -51,4 +51,9 @@ inline bool same(ConstByteSpan one, ConstByteSpan other) noexcept {
          (one.empty() || std::memcmp(one.data(), other.data(), one.size()) == 0);
 }
 
+inline bool all_are(ConstByteSpan bytes, std::byte value) noexcept {
+  return bytes.empty() ||
+         (bytes.front() == value && same(bytes.first(bytes.size() - 1), bytes.subspan(1)));
+}
+
 }  // namespace gantry::test

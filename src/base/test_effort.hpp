@@ -1,12 +1,17 @@
-#pragma once  // base/test_effort.hpp: whether each try of a test costs ten times as much.
+#pragma once  // base/test_effort.hpp: how much a test tries, and what it draws, in each preset.
+
+#include "base/test_sanitizer.hpp"
 
 namespace gantry {
 
-/// Under a sanitizer a test that tries many cases takes every eighth; the plain build takes all.
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-inline constexpr int kTestStride = 8;
-#else
-inline constexpr int kTestStride = 1;
-#endif
+/// The plain build tries each of many cases, AddressSanitizer each eighth case. ThreadSanitizer
+/// sees a race in any case, and tries each 32nd case.
+inline const int kTestStride = has_thread_sanitizer() ? 32 : has_address_sanitizer() ? 8 : 1;
+
+/// The seed of a test's random numbers: another one under each sanitizer, so that three runs see
+/// more than one does.
+[[nodiscard]] inline unsigned test_seed(unsigned seed) noexcept {
+  return seed + (has_thread_sanitizer() ? 2'000'000 : has_address_sanitizer() ? 1'000'000 : 0);
+}
 
 }  // namespace gantry

@@ -4,19 +4,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/test_sanitizer.hpp"
+
 namespace gantry {
 
 /// Null, or why not. A thread that allocates, starts or ends at the fork holds locks of the
 /// sanitizer's run-time, and the child gets them locked. It then waits for ever in its first
 /// malloc(), free() or thread. Threads that are asleep at the fork do no harm.
-[[nodiscard]] constexpr const char* no_busy_fork() noexcept {
-#if defined(__SANITIZE_THREAD__)
-  return "ThreadSanitizer does not follow a fork of several threads";
-#elif defined(__SANITIZE_ADDRESS__)
-  return "AddressSanitizer's allocator may be locked for ever after a fork of several threads";
-#else
+[[nodiscard]] inline const char* no_busy_fork() noexcept {
+  if (has_thread_sanitizer()) return "ThreadSanitizer does not follow a fork of several threads";
+  if (has_address_sanitizer())
+    return "AddressSanitizer's allocator may be locked for ever after a fork of several threads";
   return nullptr;
-#endif
 }
 
 /// Runs `work` in a fork()ed child and returns its exit status; -1: a signal ended it.

@@ -2,15 +2,20 @@
               // waits.
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
 #include <array>
+#include <cerrno>
 #include <cstring>
+#include <thread>
 #include <utility>
 
+#include "base/close_elsewhere.hpp"
 #include "base/fd.hpp"
+#include "base/test_refusals.hpp"
 
 namespace gantry::test {
 
@@ -87,5 +92,23 @@ class Poisoned {
   bool is_sent_ = false;
   Lingering lingering_;  // ends first
 };
+
+/// Has the last copy of `lingering`'s socket closed elsewhere by a thread that may start none.
+/// Returns its number, which stays open; -1 where there are no filters.
+inline int close_without_threads(Lingering& lingering) {
+  int number = -1;
+  std::thread([&] {
+    if (!refuse_calls({{SYS_clone3, EAGAIN}, {SYS_clone, EAGAIN}})) return;
+    Fd socket(::fcntl(lingering.socket(), F_DUPFD_CLOEXEC, 0));
+    lingering.drop_own_copy();
+    number = socket.get();
+    close_elsewhere({&socket, 1});
+  }).join();
+  return number;
+}
+
+inline bool is_open(int descriptor) {
+  return ::fcntl(descriptor, F_GETFD) >= 0;
+}
 
 }  // namespace gantry::test

@@ -6,6 +6,7 @@
 #include <system_error>
 #include <thread>
 
+#include "base/block_signals.hpp"
 #include "base/result.hpp"
 
 namespace gantry {
@@ -25,10 +26,13 @@ inline const char* mend_of_no_thread() noexcept {
   return "raise the limit of processes (ulimit -u)";
 }
 
+/// The thread blocks all signals that a process can be sent: a program that blocks one after it
+/// opened an end, to take it from a signalfd, is not ended by it through a thread of ours.
 /// `what`: for the error: "starting a thread for files: ...". Errors: `system`, `out_of_memory`.
 template <class Run>
 [[nodiscard]] Result<std::thread> start_thread(std::string_view what, Run run) noexcept {
   return guarded([&]() -> Result<std::thread> {
+    const BlockSignals blocked;
     try {
       return std::thread(std::move(run));
     } catch (const std::system_error& error) {

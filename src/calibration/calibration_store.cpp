@@ -19,7 +19,7 @@ constexpr const char* kAnew = "`gantry calibrate` measures anew";
 constexpr const char* kHint = "set XDG_CACHE_HOME to a folder of yours";
 
 std::string variable(const char* name) {
-  const char* value = std::getenv(name);
+  const char* value = ::secure_getenv(name);
   return value == nullptr || *value != '/' ? std::string() : std::string(value);
 }
 

@@ -163,12 +163,17 @@ TEST_F(Admission, ManyChannelsHaveOneThread) {
 // It is a state with a way back, and no reason to spin.
 TEST_F(Admission, WithoutDescriptorsThereIsAWayBack) {
   auto out = *make_producer("frames", options_);
-  const Fd first = call(), second = call();
+  expect_served(out);
   std::vector<Fd> taken;
   {
     const DescriptorLimit limit(test::open_descriptors() + 2);
     for (Fd fd(::dup(0)); fd; fd.reset(::dup(0))) taken.emplace_back(fd.release());
-    std::this_thread::yield();
+    taken.pop_back();
+    const Fd caller = call();  // which takes the last one: there is none to accept it
+    const auto answer = receive_wire(caller.get(), soon());
+    ASSERT_TRUE(answer) << to_string(answer.error());
+    EXPECT_EQ(answer->packet.kind, PacketKind::refused);
+    EXPECT_EQ(static_cast<Code>(answer->packet.reason), Code::system);
     taken.clear();
   }
   expect_served(out);
@@ -311,8 +316,7 @@ TEST_F(Admission, OfConsumersThatBlockCanBeForbidden) {
 
 // ---- names ---------------------------------------------------------------------------------
 
-// While it waits for the directory's lock somebody else takes the name, and gets the number of its
-// inode as soon as that is free.
+// Meanwhile somebody else takes the name, and gets the number of its inode as soon as that is free.
 TEST(Claim, DoesNotTakeAReusedInodeNumberForItsOwn) {
   const test::ScratchDirectory scratch;
   const std::string path = scratch.path() + "/x.sock";
@@ -333,6 +337,18 @@ TEST(Claim, DoesNotTakeAReusedInodeNumberForItsOwn) {
   ASSERT_EQ(::flock(lock.get(), LOCK_UN), 0);
   leaving.join();
   EXPECT_TRUE(std::filesystem::exists(path)) << "the other's";
+}
+
+// A process that is stopped inside the lock keeps whoever drops an end neither waiting nor from
+// removing its name.
+TEST(Claim, IsGivenUpWhileAnotherKeepsTheDirectoryLocked) {
+  const test::ScratchDirectory scratch;
+  const Fd lock(::open(scratch.path().c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  auto claim = Claim::take(scratch.path(), "x");
+  ASSERT_TRUE(claim);
+  ASSERT_EQ(::flock(lock.get(), LOCK_EX), 0);
+  claim->give_up();
+  EXPECT_TRUE(scratch.is_empty());
 }
 
 }  // namespace

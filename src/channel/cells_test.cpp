@@ -47,6 +47,8 @@ class Cells : public testing::Test {
   static void expect(const Message& message, Bytes size, std::uint64_t seed) {
     EXPECT_EQ(message.info().user, seed);
     EXPECT_TRUE(same(message.bytes(), pattern(size, seed))) << size << " bytes of " << seed;
+    const auto at = reinterpret_cast<std::uintptr_t>(message.bytes().data());
+    EXPECT_TRUE(size <= 64 || at % 64 == 0) << size << " bytes lie as those of a pool do";
   }
   static void receive(Consumer& in, Bytes size, std::uint64_t seed) {
     const auto message = in.receive(soon());

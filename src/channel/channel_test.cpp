@@ -84,11 +84,15 @@ TEST_F(Channel, CreditsHoldTheSenderUntilAMessageIsReleased) {
   auto first = in.receive(soon());
   auto second = in.receive(soon());
   EXPECT_EQ(out.send(pattern(1000, 3), Deadline::now()).error().code, Code::timed_out);
+  const Error own_fault = in.receive(Deadline::now()).error();
+  EXPECT_THAT(own_fault.message, HasSubstr("this reader holds 2 of the 2 that may be out"));
+  EXPECT_THAT(own_fault.hint, HasSubstr("let go of messages"));
   std::thread releasing([&second] { second->release(); });  // out of order, from another thread
   EXPECT_TRUE(out.send(pattern(1000, 3), soon()));
   releasing.join();
   EXPECT_TRUE(same(first->bytes(), pattern(1000, 1)));
   EXPECT_TRUE(same(in.receive(soon())->bytes(), pattern(1000, 3)));
+  EXPECT_THAT(in.receive(Deadline::now()).error().message, testing::EndsWith("in time"));
 }
 
 TEST_F(Channel, SmallMessagesNeedCreditsToo) {

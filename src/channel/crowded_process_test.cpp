@@ -58,9 +58,6 @@ class Crowded : public testing::Test {
 // With none it turns callers away by the one that it keeps for that; with one it can take the
 // connection; each one more brings it a step further.
 TEST_F(Crowded, WhoHasNoDescriptorsLeftSaysSo) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer needs a descriptor to look at an object's virtual table";
-#endif
   bool let_in = false;
   for (rlim_t more = 0; more < 20 && !let_in; ++more) {
     const auto child = producer_with(more);
@@ -76,9 +73,6 @@ TEST_F(Crowded, WhoHasNoDescriptorsLeftSaysSo) {
 
 // Who takes a name asks first whether it is taken: who cannot ask does not know.
 TEST_F(Crowded, WhoHasNoDescriptorsLeftForANameSaysSo) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer needs a descriptor to look at an object's virtual table";
-#endif
   bool taken = false;
   for (rlim_t more = 0; more < 20 && !taken; ++more) {
     Child child([this, more](const Child&) {
@@ -116,9 +110,6 @@ class CrowdedCalls : public Crowded {
 };
 
 TEST_F(CrowdedCalls, AServerWithoutDescriptorsSaysSo) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer needs a descriptor to look at an object's virtual table";
-#endif
   bool served = false;
   for (rlim_t more = 0; more < 60 && !served; ++more) {
     const Child child([this, more](const Child& self) {
@@ -140,9 +131,6 @@ TEST_F(CrowdedCalls, AServerWithoutDescriptorsSaysSo) {
 }
 
 TEST_F(CrowdedCalls, AClientWithoutDescriptorsSaysSo) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer needs a descriptor to look at an object's virtual table";
-#endif
   const Child other([this](const Child& self) {
     auto server =
         Server::open("sum", test::server_options(options_), std::make_shared<test::PlainEngine>());

@@ -121,6 +121,32 @@ TEST_F(DropOldest, WhatItTookStaysUntouched) {
   EXPECT_EQ(dropped(), 197u);
 }
 
+// In all slots that are not the sender's lies what another one has in hand or has not taken.
+TEST_F(DropOldest, WhoKeepsUpFindsTheNewestBesideOneThatHoldsAllItMay) {
+  for (const SlowConsumer other : {SlowConsumer::drop_newest, SlowConsumer::drop_oldest})
+    for (const bool holds : {false, true}) {
+      options_.slots = 64;
+      Consumer hoarder = join(other, 32);
+      std::vector<Message> held;
+      send_all(1, 32, 5000);
+      while (holds && held.size() < 32) held.push_back(std::move(*hoarder.receive(soon())));
+      Consumer in = join_lossy(1), blocking = join(SlowConsumer::block);
+      for (std::uint64_t i = 33; i <= 200; ++i) {
+        send(5000, i);
+        EXPECT_EQ(take_all(blocking), Seen{i});
+        EXPECT_EQ(take_all(in), Seen{i});
+      }
+      const auto in_hand = in.receive(Deadline::now());
+      EXPECT_FALSE(in_hand);
+      send(5000, 201);
+      const Message kept = *in.receive(soon());
+      send_all(202, 204, 5000);
+      EXPECT_EQ(take_all(in), Seen{204}) << "beside one that it has in hand";
+      held.clear();
+      out_.reset();
+    }
+}
+
 // More in hand than its depth: then there is no place even for the newest.
 TEST_F(DropOldest, WhatItHoldsIsBounded) {
   Consumer slow = join_lossy(2);

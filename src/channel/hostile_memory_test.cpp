@@ -9,33 +9,29 @@ using test::HostileProducer;
 TEST_F(HostileProducer, MemoryThatCouldChangeIsNotMapped) {
   const Fd unsealed(::memfd_create("x", MFD_CLOEXEC | MFD_ALLOW_SEALING));
   ASSERT_EQ(::ftruncate(unsealed.get(), 8192), 0);
-  EXPECT_EQ(code_from([&] {
-              const int descriptor = unsealed.get();
-              send(PacketKind::slab, std::span(&descriptor, 1), 1, 8192);
-              publish(record(1, 0, 0, 1));
-            }),
-            Code::peer_misbehaved);
+  expect_refused("seals are missing", [&] {
+    const int descriptor = unsealed.get();
+    send(PacketKind::slab, std::span(&descriptor, 1), 1, 8192);
+    publish(record(1, 0, 0, 1));
+  });
 }
 
 TEST_F(HostileProducer, SlabsOfAnotherSizeTwiceOrWithoutMemoryAreRefused) {
-  EXPECT_EQ(code_from([&] {
-              send_slab(1, slab_, 16384);
-              publish(record(1, 0, 0, 1));
-            }),
-            Code::peer_misbehaved);
+  expect_refused("announced 16384 bytes of memory and sent 8192", [&] {
+    send_slab(1, slab_, 16384);
+    publish(record(1, 0, 0, 1));
+  });
   ring_->ring[1].sequence = 0;
-  EXPECT_EQ(code_from([&] {
-              send_slab(1, slab_, 8192);
-              send_slab(1, slab_, 8192);
-              publish(record(1, 0, 0, 1));
-            }),
-            Code::peer_misbehaved);
+  expect_refused("slab 1 twice", [&] {
+    send_slab(1, slab_, 8192);
+    send_slab(1, slab_, 8192);
+    publish(record(1, 0, 0, 1));
+  });
   ring_->ring[1].sequence = 0;
-  EXPECT_EQ(code_from([&] {
-              send(PacketKind::slab, {}, 1, 8192);
-              publish(record(1, 0, 0, 1));
-            }),
-            Code::peer_misbehaved);
+  expect_refused("an unexpected packet", [&] {
+    send(PacketKind::slab, {}, 1, 8192);
+    publish(record(1, 0, 0, 1));
+  });
 }
 
 TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
@@ -54,6 +50,7 @@ TEST_F(HostileProducer, MemoryUnderAHeldMessageStays) {
       &held);
   ASSERT_FALSE(next);
   EXPECT_EQ(next.error().code, Code::peer_misbehaved);
+  EXPECT_THAT(next.error().message, testing::HasSubstr("memory that is in use"));
   ASSERT_TRUE(held);
   EXPECT_EQ(held->bytes().back(), std::byte{0}) << "still mapped";
 }
@@ -90,21 +87,19 @@ TEST_F(HostileProducer, SegmentsThatWereFoundStayWhileOthersAreLookedFor) {
 }
 
 TEST_F(HostileProducer, WhatWasNeverSentCannotGo) {
-  EXPECT_EQ(code_from([&] {
-              send(PacketKind::slab_gone, {}, 1);
-              publish(record(1, 0, 0, 1));
-            }),
-            Code::peer_misbehaved);
+  expect_refused("it dropped slab 1, which it never sent", [&] {
+    send(PacketKind::slab_gone, {}, 1);
+    publish(record(1, 0, 0, 1));
+  });
 }
 
 // Reading a hole makes a page, on the consumer's account.
 TEST_F(HostileProducer, HolesAreNotFilledForTheirMaker) {
   const Region holes = *Region::create(64 * kMiB, "x");
-  EXPECT_EQ(code_from([&] {
-              send_slab(1, holes, holes.size());
-              publish(record(1, 0, 0, holes.size()));
-            }),
-            Code::peer_misbehaved);
+  expect_refused("67108864 bytes of messages in memory that it never wrote", [&] {
+    send_slab(1, holes, holes.size());
+    publish(record(1, 0, 0, holes.size()));
+  });
   struct stat facts{};
   ASSERT_EQ(::fstat(holes.descriptor(), &facts), 0);
   EXPECT_LE(static_cast<Bytes>(facts.st_blocks) * 512, ReceivedSlabs::kMostHoles);
@@ -127,6 +122,7 @@ TEST_F(HostileProducer, AWrittenEndDoesNotHideHolesBeforeIt) {
   ASSERT_TRUE(held);
   ASSERT_FALSE(next);
   EXPECT_EQ(next.error().code, Code::peer_misbehaved);
+  EXPECT_THAT(next.error().message, testing::HasSubstr("memory that it never wrote"));
   struct stat facts{};
   ASSERT_EQ(::fstat(holes.descriptor(), &facts), 0);
   EXPECT_LE(static_cast<Bytes>(facts.st_blocks) * 512, ReceivedSlabs::kMostHoles);
@@ -181,12 +177,13 @@ TEST_F(HostileProducer, AWindowsTableIsOfOneSegmentThatIsTheMessage) {
   right.dimensions = 1;
   right.shape[0] = 2048;
   right.strides[0] = 1;
-  const auto code_of = [&](std::uint8_t count, const Place& place, const SegmentEntry& entry) {
+  const auto refuse = [&](const char* words, std::uint8_t count, const Place& place,
+                          const SegmentEntry& entry) {
     ring_->ring[1].sequence = 0;
     MessageRecord streamed = record(1, 0, 0, 0, 2 | kLanding | kStreamed, count);
     std::memcpy(streamed.body.data(), &place, sizeof place);
     std::memcpy(slab_.data() + 4096, &entry, sizeof entry);
-    return code_from([&] {
+    expect_refused(words, [&] {
       send_slab(1, slab_, 8192);
       page_->landing[0].begin(1);
       publish(streamed);
@@ -194,23 +191,23 @@ TEST_F(HostileProducer, AWindowsTableIsOfOneSegmentThatIsTheMessage) {
   };
   const Place place{
       .offset = 4096, .bytes = 8192, .slab = 1, .chunk_bytes = 4096, .window_bytes = 4096};
-  EXPECT_EQ(code_of(2, place, right), Code::peer_misbehaved);
-  EXPECT_EQ(code_of(0, place, right), Code::peer_misbehaved);
+  refuse("a message of the unknown kind 0x32", 2, place, right);
+  refuse("a message of the unknown kind 0x32", 0, place, right);
   Place beyond = place;
   beyond.offset = 8192 - 100;
-  EXPECT_EQ(code_of(1, beyond, right), Code::peer_misbehaved);
+  refuse("a message of 160 bytes at 8092 in a slab of 8192", 1, beyond, right);
   Place other = place;
   other.bytes = 8188;
-  EXPECT_EQ(code_of(1, other, right), Code::peer_misbehaved);
+  refuse("a segment of 8192 bytes in a message of 8188", 1, other, right);
   SegmentEntry wide = right;
   wide.shape[0] = 2049;
-  EXPECT_EQ(code_of(1, place, wide), Code::peer_misbehaved);
+  refuse("a tensor that does not fit its 8192 bytes", 1, place, wide);
   SegmentEntry outside = right;
   outside.offset = 4097;
-  EXPECT_EQ(code_of(1, place, outside), Code::peer_misbehaved);
+  refuse("a message of 4096 bytes at 4097 in a slab of 8192", 1, place, outside);
   SegmentEntry deep = right;
   deep.dimensions = 9;
-  EXPECT_EQ(code_of(1, place, deep), Code::peer_misbehaved);
+  refuse("a tensor of 9 dimensions", 1, place, deep);
 }
 
 }  // namespace

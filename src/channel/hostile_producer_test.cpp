@@ -28,40 +28,47 @@ TEST_F(HostileProducer, AMessageBesideItsRecordChangesNoMoreOnceReceived) {
 }
 
 TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
-  const std::vector<MessageRecord> records{record(1, 0, 0, 8193),
-                                           record(1, 0, 8192, 1),
-                                           record(1, 0, ~0ull, 2),
-                                           record(1, 0, 1, ~0ull),
-                                           record(1, 64, 0, 1),
-                                           record(1, kNoSlot, 0, 1),
-                                           record(0, kNoSlot, 0, 65, 0, 65),
-                                           record(1, 0, 0, 1, 4),
-                                           record(1, 0, 0, 1, 0x13),
-                                           record(1, 0, 0, 1, 0x23),
-                                           beside(kBesidePlaces, 1),
-                                           beside(~0u, 1),
-                                           beside(0, kBesideBytes + 1),
-                                           beside(0, ~0u),
-                                           beside(0, 64, 2, {{2, 32, 1}, {17, 0, 0}}),
-                                           beside(0, 64, 4, {{2, 32, 1}, {~0u, ~0u, ~0u}}),
-                                           beside(0, 64, 5, {{2, 32, 1}, {1, 1, 1}}),
-                                           beside(0, 64, 255, {{2, 32, 1}, {1, 1, 1}}),
-                                           beside(0, 3, 1, {{2, 32, 1}, {0, 0, 0}}),
-                                           beside(0, 64, 2, {{2, 0, 1}, {1, 0, 0}}),
-                                           beside(0, 64, 2, {{2, 32, 0}, {1, 0, 0}}),
-                                           record(1, 0, 0, 1, 0x80),
-                                           record(1, 0, 0, 1, 0x21),
-                                           record(1, 0, 0, 1, 0x31),
-                                           record(1, 0, 0, 1, 2),
-                                           record(1, 0, 0, 0, 2, 0),
-                                           record(1, 0, 0, Bytes{65} * 160, 2, 65)};
-  for (const MessageRecord& bad : records) {
+  const std::vector<std::pair<MessageRecord, const char*>> records{
+      {record(1, 0, 0, 8193), "a message of 8193 bytes at 0 in a slab of 8192"},
+      {record(1, 0, 8192, 1), "a message of 1 bytes at 8192 in a slab of 8192"},
+      {record(1, 0, ~0ull, 2), "a message of 2 bytes at 18446744073709551615 in"},
+      {record(1, 0, 1, ~0ull), "a message of 18446744073709551615 bytes at 1 in"},
+      {record(1, 64, 0, 1), "slot 64 of 64"},
+      {record(1, kNoSlot, 0, 1), "slot 65535 of 64"},
+      {record(0, kNoSlot, 0, 65, 0, 65), "a small message that is none"},
+      {record(1, 0, 0, 1, 4), "a message of the unknown kind 0x4"},
+      {record(1, 0, 0, 1, 0x13), "a message of the unknown kind 0x13"},
+      {record(1, 0, 0, 1, 0x23), "a message of the unknown kind 0x23"},
+      {beside(kBesidePlaces, 1), "a message of 1 bytes in place 64 beside"},
+      {beside(~0u, 1), "a message of 1 bytes in place 4294967295 beside"},
+      {beside(0, kBesideBytes + 1), "a message of 4097 bytes in place 0 beside"},
+      {beside(0, ~0u), "a message of 4294967295 bytes in place 0 beside"},
+      {beside(0, 64, 2, {{2, 32, 1}, {17, 0, 0}}),
+       "a tensor beside a record that its 64 bytes have not"},
+      {beside(0, 64, 4, {{2, 32, 1}, {~0u, ~0u, ~0u}}),
+       "a tensor beside a record that its 64 bytes have not"},
+      {beside(0, 64, 5, {{2, 32, 1}, {1, 1, 1}}),
+       "a tensor beside a record that its 64 bytes have not"},
+      {beside(0, 64, 255, {{2, 32, 1}, {1, 1, 1}}),
+       "a tensor beside a record that its 64 bytes have not"},
+      {beside(0, 3, 1, {{2, 32, 1}, {0, 0, 0}}),
+       "a tensor beside a record that its 3 bytes have not"},
+      {beside(0, 64, 2, {{2, 0, 1}, {1, 0, 0}}),
+       "a tensor beside a record that its 64 bytes have not"},
+      {beside(0, 64, 2, {{2, 32, 0}, {1, 0, 0}}),
+       "a tensor beside a record that its 64 bytes have not"},
+      {record(1, 0, 0, 1, 0x80), "a small message that is none"},
+      {record(1, 0, 0, 1, 0x21), "a message of the unknown kind 0x21"},
+      {record(1, 0, 0, 1, 0x31), "a window of 0 bytes in chunks of 0"},
+      {record(1, 0, 0, 1, 2), "a table of 1 segments in 1 bytes"},
+      {record(1, 0, 0, 0, 2, 0), "a table of 0 segments in 0 bytes"},
+      {record(1, 0, 0, Bytes{65} * 160, 2, 65), "a table of 65 segments in 10400 bytes"}};
+  for (const auto& [bad, words] : records) {
     ring_->ring[1].sequence = 0;
-    EXPECT_EQ(code_from([&] {
-                send_slab(1, slab_, 8192);
-                publish(bad);
-              }),
-              Code::peer_misbehaved);
+    expect_refused(words, [&, &record = bad] {
+      send_slab(1, slab_, 8192);
+      publish(record);
+    });
   }
 }
 
@@ -77,30 +84,36 @@ TEST_F(HostileProducer, ASlotThatIsHeldIsNotUsedAgain) {
       &first);
   ASSERT_FALSE(second);
   EXPECT_EQ(second.error().code, Code::peer_misbehaved);
+  EXPECT_THAT(second.error().message, testing::HasSubstr("slot 0 while it is held"));
 }
 
 TEST_F(HostileProducer, AWakeSenderThatIsNoneIsRefused) {
   const test::NoWakes none(directory_.path());
   for (const int descriptor : none.descriptors()) {
     pull_ = descriptor;
-    EXPECT_EQ(code_from([] {}), Code::peer_misbehaved) << descriptor;
+    const bool is_socket = is_unix_socket(descriptor, SOCK_STREAM) ||
+                           is_unix_socket(descriptor, SOCK_SEQPACKET) ||
+                           ::fcntl(descriptor, F_GET_SEALS) >= 0;
+    expect_refused(is_socket ? "something else for its wake-up sender"
+                             : "a descriptor that is neither memory nor a Unix socket",
+                   [] {});
   }
 }
 
 TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {
   page_->version = kFormatVersion + 1;
-  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+  expect_refused("the producer's pages are of another format", [] {});
   page_->version = kFormatVersion;
   for (const std::uint32_t cells : {0u, 3u, 256u, ~0u}) {
     ring_->cells = cells;
-    EXPECT_EQ(code_from([] {}), Code::peer_misbehaved) << cells;
+    expect_refused(fmt::format("a ring of {} cells", cells), [] {});
   }
   ring_->cells = 16;
   ring_->magic = 1;
-  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+  expect_refused("the producer's pages are of another format", [] {});
   ring_->magic = kRingMagic;
   page_->magic = 1;
-  EXPECT_EQ(code_from([] {}), Code::peer_misbehaved);
+  expect_refused("the producer's pages are of another format", [] {});
 }
 
 // Records that are taken back are looked at for their slots: those are not believed either.

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/socket.hpp"
+#include "base/test_sanitizer.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 
@@ -23,11 +24,6 @@ using test::soon;
 constexpr std::size_t kMostAnEnd = 6;   // descriptors; one of them its slab's
 constexpr std::size_t kMostShared = 5;  // the acceptor's three, an event to sleep on, a pidfd
 constexpr std::size_t kMostThreads = 8;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kGivesBack = false;  // what was freed stays mapped for a while
-#else
-constexpr bool kGivesBack = true;
-#endif
 
 /// What this process has.
 struct Costs {
@@ -90,7 +86,7 @@ class Side {
     EXPECT_EQ(now.threads, before_.threads) << who;
     EXPECT_EQ(now.shared, before_.shared) << who;
     std::printf("%s: %zu pages before, %zu after\n", who, before_.pages, now.pages);
-    if (kGivesBack && !is_first) {
+    if (!has_sanitizer() && !is_first) {
       EXPECT_LE(now.pages, before_.pages + static_cast<std::size_t>(channels_)) << who;
     }
   }

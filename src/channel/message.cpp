@@ -93,6 +93,7 @@ Message& Message::operator=(Message&& other) noexcept {
   info_ = other.info_;
   segments_ = std::move(other.segments_);
   is_small_ = std::exchange(other.is_small_, false);
+  gives_back_ = std::exchange(other.gives_back_, true);
   view_ = std::exchange(other.view_, {});
   if (is_small_) small_ = other.small_;
   return *this;
@@ -114,10 +115,11 @@ Result<std::optional<DeviceKey>> Message::key_for(const Registrar& registrar,
 
 void Message::release() noexcept {
   segments_.reset();
-  if (owner_) owner_->give_back(token_);
+  if (owner_ && gives_back_) owner_->give_back(token_);
   owner_.reset();
   view_ = {};
   is_small_ = false;
+  gives_back_ = true;
 }
 
 }  // namespace gantry

@@ -175,7 +175,7 @@ TEST_F(Processes, AStoppedConsumerIsToldFromADeadOne) {
   EXPECT_EQ(state(), ProcessState::stopped);
   const auto stopped = list_channels(directory_.path())->at(0);
   EXPECT_THAT(stopped.notes(), testing::ElementsAre(testing::HasSubstr(
-                                   fmt::format("consumer {} is stopped (SIGSTOP", child.pid()))));
+                                   fmt::format("({}) is stopped (SIGSTOP", child.pid()))));
   EXPECT_EQ(stopped.consumers[0].held.size(), 1u);
   const auto later = list_channels(directory_.path())->at(0);
   EXPECT_GT(later.consumers[0].idle, stopped.consumers[0].idle) << "shown by age";

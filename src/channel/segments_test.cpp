@@ -1,4 +1,5 @@
-#include <gtest/gtest.h>
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 
 #include <cstring>
 #include <thread>
@@ -146,6 +147,23 @@ TEST_F(Forwarding, AMessageGoesOnWithoutACopy) {
     EXPECT_TRUE(same(message->segment(1).bytes, other));
   }
   EXPECT_EQ(onward_.metrics().copies, MetricsReport{}.copies);
+}
+
+TEST_F(Forwarding, AMessageThatWasReleasedIsRefused) {
+  for (const Bytes size : {Bytes{60}, Bytes{100'000}}) {
+    ASSERT_TRUE(out_.send(pattern(size, 1), soon()));
+    Draft draft;
+    draft.forward(*in_.receive(soon()));
+    draft.parts().front().forwarded->release();
+    const auto sent = onward_.send(std::move(draft), {.deadline = soon()});
+    ASSERT_FALSE(sent);
+    EXPECT_EQ(sent.error().code, Code::invalid_argument);
+    EXPECT_THAT(sent.error().message,
+                testing::HasSubstr(fmt::format("message of {} bytes was released", size)));
+  }
+  const auto payload = pattern(200'000, 3);  // all is well behind it
+  ASSERT_TRUE(onward_.send(payload, soon()));
+  EXPECT_TRUE(same(last_.receive(soon())->bytes(), payload));
 }
 
 TEST_F(Forwarding, ItIsItsSendersAgainOnlyWhenTheLastReaderIsDone) {

@@ -55,6 +55,11 @@ class Gate {
   std::array<int, 2> ends_{};
 };
 
+inline bool is_crash(int signal) {
+  return signal == SIGABRT || signal == SIGSEGV || signal == SIGBUS || signal == SIGILL ||
+         signal == SIGFPE;
+}
+
 /// A forked process that reports over a pipe, so that nobody has to guess how far it is.
 class Child {
  public:
@@ -100,6 +105,8 @@ class Child {
   int wait() {
     int status = 0;
     EXPECT_GT(::waitpid(std::exchange(pid_, -1), &status, 0), 0);
+    EXPECT_FALSE(WIFSIGNALED(status) && is_crash(WTERMSIG(status)))
+        << "the child crashed: signal " << WTERMSIG(status);
     return status;
   }
 

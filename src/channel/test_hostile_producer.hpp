@@ -64,6 +64,13 @@ class HostileProducer : public testing::Test {
     serving.join();
     return message;
   }
+  /// The consumer ends by the mischief, in these words.
+  void expect_refused(std::string_view words, std::function<void()> mischief) {
+    const auto message = receive_from(std::move(mischief));
+    ASSERT_FALSE(message) << words;
+    EXPECT_EQ(message.error().code, Code::peer_misbehaved) << message.error().message;
+    EXPECT_THAT(message.error().message, testing::HasSubstr(words));
+  }
   Code code_from(std::function<void()> mischief) {
     const auto message = receive_from(std::move(mischief));
     return message ? Code::closed : message.error().code;

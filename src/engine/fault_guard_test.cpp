@@ -1,5 +1,6 @@
 #include "engine/fault_guard.hpp"
 #include "base/sizes.hpp"
+#include "base/test_sanitizer.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -87,9 +88,8 @@ void touch(std::byte* at) {
 }
 
 TEST_F(FaultGuard, AFaultThatIsNotOursEndsTheProcessAsBefore) {
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-  GTEST_SKIP() << "the sanitizer handles the signal before the process ends by it";
-#endif
+  if (has_sanitizer())
+    GTEST_SKIP() << "the sanitizer handles the signal before the process ends by it";
   const auto outside = [](std::byte* bad) { touch(bad); };
   const auto beside_the_range = [](std::byte* bad) {
     const std::byte good{};

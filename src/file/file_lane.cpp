@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include "base/block_signals.hpp"
 #include "base/disown.hpp"
 #include "base/result.hpp"
 #include "base/worker_thread.hpp"
@@ -22,7 +21,6 @@ tl::unexpected<Error> of_the_parent() {
 Result<std::unique_ptr<FileLane>> ServedFileLane::open(
     std::shared_ptr<FileQueue> queue, const std::function<void(FileQueue&)>& serve) {
   auto lane = std::make_unique<ServedFileLane>(queue);
-  const BlockSignals blocked;
   GANTRY_ASSIGN(lane->thread_,
                 start_thread("a thread for files", [queue = std::move(queue), serve] {
                   ::pthread_setname_np(::pthread_self(), kThreadName);

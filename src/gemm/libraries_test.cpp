@@ -9,6 +9,7 @@
 #include "gemm/builtin.hpp"
 #include "gemm/library_file.hpp"
 #include "gemm/quickest.hpp"
+#include "gemm/test_bits.hpp"
 
 namespace gantry {
 namespace {

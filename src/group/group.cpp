@@ -7,12 +7,10 @@
 #include <gantry/channel.hpp>
 #include <random>
 
-#include "base/block_signals.hpp"
 #include "base/result.hpp"
 #include "base/socket.hpp"
 #include "base/worker_thread.hpp"
 #include "link/turn.hpp"
-#include "remote/words.hpp"
 
 namespace gantry {
 
@@ -28,48 +26,6 @@ Error as_rank_gone(unsigned peer, const Error& error) {
 }
 
 }  // namespace
-
-// ---- messages --------------------------------------------------------------------------------
-
-std::vector<std::byte> RankMessage::encode() const {
-  WordWriter out;
-  out.number(static_cast<std::uint64_t>(kind));
-  out.number(operation);
-  out.number(word);
-  out.bytes(payload);
-  return out.take();
-}
-
-Result<RankMessage> RankMessage::decode(ConstByteSpan bytes) {
-  WordReader in(bytes);
-  RankMessage message;
-  const auto kind = in.number(8, static_cast<std::uint64_t>(Kind::failed));
-  message.kind = static_cast<Kind>(kind);
-  message.operation = in.number();
-  message.word = in.number();
-  if (!in.is_fine() || kind == 0 || in.rest().size() > kMostPayload)
-    return fail(Code::peer_misbehaved,
-                fmt::format("a message of {} bytes that is none of a rank's", bytes.size()));
-  message.payload.assign(in.rest().begin(), in.rest().end());
-  return message;
-}
-
-RankMessage RankMessage::of_failure(std::uint64_t operation, const Error& error) {
-  WordWriter out;
-  out.text(error.message, kMostPayload / 2);
-  out.text(error.hint, kMostPayload / 4);
-  return {Kind::failed, operation, static_cast<std::uint64_t>(error.code), out.take()};
-}
-
-Error RankMessage::failure() const {
-  WordReader in(payload);
-  Error error;
-  error.code = word <= static_cast<std::uint64_t>(Code::build_failed) ? static_cast<Code>(word)
-                                                                      : Code::peer_gone;
-  error.message = in.text(kMostPayload / 2);
-  error.hint = in.text(kMostPayload / 4);
-  return error;
-}
 
 // ---- the ranks' links ------------------------------------------------------------------------
 
@@ -94,7 +50,8 @@ Result<void> check_options(const GroupOptions& options) {
   if (!options.addresses.empty() && options.addresses.size() != options.ranks)
     return wrong(fmt::format("{} addresses for {} ranks", options.addresses.size(), options.ranks),
                  "one for each rank, in their order");
-  if (options.patience.count() <= 0) return wrong("no patience: nobody could join in time");
+  if (options.join_timeout.count() <= 0)
+    return wrong("a join_timeout of 0: nobody could join in time");
   return {};
 }
 
@@ -132,7 +89,6 @@ Group::Impl::~Impl() {
 }
 
 Result<void> Group::Impl::keep_alive() {
-  const BlockSignals blocked;
   GANTRY_ASSIGN(keeper_, start_thread("a group's thread", [this] { poll_while_idle(); }));
   return {};
 }
@@ -211,14 +167,23 @@ Result<void> Group::Impl::check_interrupt() const {
   return {};
 }
 
-Result<bool> Group::Impl::serve() {
+bool Group::Impl::has_left(unsigned peer) const {
+  const auto state = links_[peer]->state();
+  return !state && state.error().code == Code::closed;
+}
+
+Result<bool> Group::Impl::serve(std::optional<unsigned> awaited) {
   bool has_moved = false;
+  Result<void> heard;
   for (unsigned peer = 0; peer < ranks(); ++peer) {
     if (peer == rank()) continue;
     const LinkTurn turn(*links_[peer]);
     has_moved = has_moved || turn.has_moved();
-    GANTRY_TRY(listen(peer));
+    auto one = listen(peer);
+    const bool may_have_left = awaited && *awaited != peer && !told_ && has_left(peer);
+    if (heard && !may_have_left) heard = std::move(one);
   }
+  GANTRY_TRY(heard);
   GANTRY_TRY(check_interrupt());
   return has_moved;
 }
@@ -314,9 +279,9 @@ Group& Group::operator=(Group&&) noexcept = default;
 Group::~Group() = default;
 
 Result<Group> Group::Impl::form(const GroupOptions& options, Links links,
-                                std::unique_ptr<RankReport> report) {
+                                std::unique_ptr<RankReport> report, Deadline deadline) {
   auto impl = std::make_unique<Impl>(options, std::move(links), std::move(report));
-  if (auto met = impl->meet(Deadline::after(options.patience)); !met) {
+  if (auto met = impl->meet(deadline); !met) {
     Error error = impl->break_with(met.error());
     // It may have joined, and failed in what came next.
     if (impl->has_been_told())
@@ -339,15 +304,20 @@ Result<Group> Group::over(const GroupOptions& options, Links links) {
       if ((links[peer] == nullptr) != (peer == options.rank))
         return fail(Code::invalid_argument, fmt::format("{}: {} link to rank {}", title_of(options),
                                                         peer == options.rank ? "a" : "no", peer));
-    return Impl::form(options, std::move(links), std::make_unique<RankReport>(options));
+    return Impl::form(options, std::move(links), std::make_unique<RankReport>(options),
+                      Deadline::after(options.join_timeout));
   });
 }
 
 Result<Group> Group::join(const GroupOptions& options, std::shared_ptr<Engine> engine) {
+  return join(options, std::move(engine), Deadline::after(options.join_timeout));
+}
+
+Result<Group> Group::join(const GroupOptions& options, std::shared_ptr<Engine> engine,
+                          Deadline deadline) {
   return guarded([&]() -> Result<Group> {
     GANTRY_TRY(check_options(options));
     if (options.addresses.empty()) GANTRY_TRY(check_name(options));
-    const Deadline deadline = Deadline::after(options.patience);
     auto report = std::make_unique<RankReport>(options);
     Links links(1);
     if (options.ranks > 1) {
@@ -355,7 +325,7 @@ Result<Group> Group::join(const GroupOptions& options, std::shared_ptr<Engine> e
                                ? join_by_name(options, engine, deadline, *report)
                                : join_by_address(options, deadline, *report));
     }
-    return Impl::form(options, std::move(links), std::move(report));
+    return Impl::form(options, std::move(links), std::move(report), deadline);
   });
 }
 

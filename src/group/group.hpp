@@ -73,7 +73,7 @@ class GANTRY_LOCAL Group::Impl {
   /// The group, when all ranks are there. Errors: as Group::over().
   [[nodiscard]] static Result<Group> form(const GroupOptions& options,
                                           std::vector<std::unique_ptr<Link>> links,
-                                          std::unique_ptr<RankReport> report);
+                                          std::unique_ptr<RankReport> report, Deadline deadline);
 
   /// For a common call, from its beginning to its end.
   [[nodiscard]] std::unique_lock<std::mutex> hold() { return std::unique_lock(held_); }
@@ -99,8 +99,9 @@ class GANTRY_LOCAL Group::Impl {
   /// `invalid_argument` when that rank makes another call.
   [[nodiscard]] Result<std::optional<RankMessage>> take(unsigned peer, RankMessage::Kind kind);
 
-  /// Polls all links once and listens. Errors: as listen(); `interrupted`.
-  [[nodiscard]] Result<bool> serve();
+  /// Polls all links once and listens to all ranks. A caller that waits for the word of one rank
+  /// names that rank: other ranks may have left in order. Errors: as listen(); `interrupted`.
+  [[nodiscard]] Result<bool> serve(std::optional<unsigned> awaited = std::nullopt);
   /// Sleeps until a link, `descriptor` (-1: none) or the interrupt has something, or kGroupBeat has
   /// passed, or the deadline.
   void sleep(int descriptor, Deadline deadline) noexcept;
@@ -114,6 +115,7 @@ class GANTRY_LOCAL Group::Impl {
   void leave() noexcept;
 
  private:
+  [[nodiscard]] bool has_left(unsigned peer) const;
   void flush_last_words() noexcept;
   void poll_while_idle() noexcept;
   void close_links() noexcept;

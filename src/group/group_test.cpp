@@ -3,7 +3,11 @@
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <future>
 #include <thread>
 
@@ -46,7 +50,7 @@ class Groups : public testing::Test {
       all[rank].ranks = ranks;
       all[rank].name = "test";
       all[rank].directory = folder_.path();
-      all[rank].patience = kLong;
+      all[rank].join_timeout = kLong;
     }
     return all;
   }
@@ -122,7 +126,7 @@ TEST_F(Groups, OfOneRankIsThere) {
 TEST_F(Groups, SayWhoHasNotCome) {
   for (auto options : {by_name(4), by_address(4)}) {
     options.erase(options.begin() + 2);
-    for (GroupOptions& one : options) one.patience = kShort;
+    for (GroupOptions& one : options) one.join_timeout = kShort;
     const auto began = Deadline::Clock::now();
     const auto outcomes = join_all(options);
     EXPECT_GE(Deadline::Clock::now() - began, kShort);
@@ -136,7 +140,7 @@ TEST_F(Groups, SayWhoHasNotCome) {
 
 TEST_F(Groups, RefuseOneOfAnotherSize) {
   auto options = by_name(2);
-  options[0].patience = kShort;
+  options[0].join_timeout = kShort;
   options[1].ranks = 3;
   const auto outcomes = join_all(options);
   ASSERT_FALSE(outcomes[1]);
@@ -177,7 +181,7 @@ TEST_F(Groups, RefuseASecondProcessOfARank) {
 
 TEST_F(Groups, WhoKnowsAnotherTokenIsNoRank) {
   auto options = by_address(2);
-  for (GroupOptions& one : options) one.patience = milliseconds(1000);
+  for (GroupOptions& one : options) one.join_timeout = milliseconds(1000);
   options[1].token = "another token, of 16 bytes or more";
   const auto outcomes = join_all(options);
   ASSERT_FALSE(outcomes[0]);
@@ -311,6 +315,73 @@ TEST(RankMessages, CarryAnErrorWithoutItsControlCharacters) {
   EXPECT_EQ(read->failure().code, Code::peer_gone);
   EXPECT_EQ(read->failure().message, "rank 2: ?[2J gone");
   EXPECT_EQ(read->failure().hint, "restart it");
+}
+
+// Rank 1 has heard all words of an exchange, and leaves; rank 0 has not looked yet.
+TEST_F(Groups, WhoeverLeavesBehindItsLastWordFailsNobodyElse) {
+  Outcomes ranks = join_all(by_name(3));
+  for (auto& one : ranks) {
+    ASSERT_TRUE(one) << to_string(one.error());
+    Group::Impl& self = one->impl();
+    const auto held = self.hold();
+    self.begin_operation();
+    ASSERT_TRUE(self.say_to_all({RankMessage::Kind::text, self.operation(), self.rank(), {}}));
+  }
+  const auto hear = [&](unsigned self, unsigned peer) {
+    Group::Impl& group = ranks[self]->impl();
+    const auto held = group.hold();
+    for (;;) {
+      const auto served = group.serve(peer);
+      const auto word = group.take(peer, RankMessage::Kind::text);
+      ASSERT_TRUE(word) << to_string(word.error());
+      if (*word) {
+        EXPECT_EQ((*word)->word, peer);
+        return;
+      }
+      ASSERT_TRUE(served) << to_string(served.error());
+    }
+  };
+  hear(1, 0);
+  hear(1, 2);
+  ranks[1] = tl::unexpected(Error{Code::closed, "it left", ""});
+  hear(0, 2);
+  hear(0, 1);
+  const auto held = ranks[0]->impl().hold();
+  const Deadline end = Deadline::after(kLong);
+  Result<bool> served = true;
+  while (served && !end.passed()) served = ranks[0]->impl().serve(1);
+  ASSERT_FALSE(served) << "nobody heard that it left";
+  EXPECT_EQ(served.error().message, "rank 1 left the group");
+}
+
+// A deadline of the call counts, not what the options allow.
+TEST_F(Groups, AJoinEndsAtItsDeadline) {
+  for (const auto& options : {by_name(2)[0], by_name(2)[1], by_address(2)[1]}) {
+    const auto began = Deadline::Clock::now();
+    const auto outcome =
+        Group::join(options, make_inline_engine().value(), Deadline::after(kShort));
+    ASSERT_FALSE(outcome);
+    EXPECT_EQ(outcome.error().code, Code::timed_out) << to_string(outcome.error());
+    EXPECT_GE(Deadline::Clock::now() - began, kShort);
+    EXPECT_LT(Deadline::Clock::now() - began, options.join_timeout / 2);
+  }
+}
+
+// The socket of a group that was forming, a page without its name yet: rank 0 of any group.
+TEST_F(Groups, WhatKilledRanksLeftIsSweptByTheNextOne) {
+  const std::string groups = group_directory(by_name(1)[0]).value();
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  const auto page = [&](pid_t pid) { return fmt::format("{}/.rank-{}-x", groups, pid); };
+  for (const std::string& path : {page(child), page(::getpid())}) std::ofstream(path) << "";
+  const auto forming = listen_at(groups, "forming.sock");
+  ASSERT_TRUE(listen_at(groups, "dead.sock"));  // nobody listens any more
+  ASSERT_TRUE(join_all(by_name(1))[0]);
+  EXPECT_TRUE(std::filesystem::exists(groups + "/forming.sock"));
+  EXPECT_FALSE(std::filesystem::exists(groups + "/dead.sock"));
+  EXPECT_TRUE(std::filesystem::exists(page(::getpid())));
+  EXPECT_FALSE(std::filesystem::exists(page(child)));
 }
 
 }  // namespace

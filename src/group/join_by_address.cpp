@@ -54,7 +54,7 @@ class Joiner {
     GANTRY_ASSIGN(const HostPort own, parse_host(options_.addresses[options_.rank]));
     if (own.is_encrypted || !own.path.empty())
       return fail(Code::unsupported, title_of(options_) + ": an address must be HOST:PORT");
-    GANTRY_ASSIGN(listener_, listen_tcp(own));
+    GANTRY_ASSIGN(listener_, listen_tcp(own, options_.interrupt_descriptor, deadline_));
     for (unsigned callee = 0; callee < options_.rank; ++callee) GANTRY_TRY(call(callee));
     while (!missing_after_own().empty()) GANTRY_TRY(take_one());
     return std::move(sockets_);

@@ -42,7 +42,7 @@ Result<GroupOptions> GroupOptions::of_launcher() {
                 number_of(kJoinWithinVariable, 1, kLongestPatienceMs));
   options.ranks = static_cast<unsigned>(ranks);
   options.rank = static_cast<unsigned>(rank);
-  options.patience = std::chrono::milliseconds(patience);
+  options.join_timeout = std::chrono::milliseconds(patience);
   return options;
 }
 

@@ -43,7 +43,7 @@ TEST_F(GroupOfTheLauncher, IsWhatItSets) {
   EXPECT_EQ(options->name, "work");
   EXPECT_EQ(options->rank, 3u);
   EXPECT_EQ(options->ranks, 4u);
-  EXPECT_EQ(options->patience, std::chrono::milliseconds(1500));
+  EXPECT_EQ(options->join_timeout, std::chrono::milliseconds(1500));
   EXPECT_TRUE(options->addresses.empty());
   EXPECT_EQ(options->directory, "");  // $GANTRY_DIR
 }

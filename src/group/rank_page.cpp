@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <sys/file.h>
 #include <sys/mman.h>
@@ -15,10 +16,13 @@
 
 #include "base/clock.hpp"
 #include "base/result.hpp"
+#include "channel/naming/rendezvous.hpp"
 #include "group/group.hpp"
 
 namespace gantry {
 namespace {
+
+constexpr std::string_view kUnfinishedPage = ".rank-";
 
 template <std::size_t kSize>
 void store_text(std::array<char, kSize>& to, std::string_view text) noexcept {
@@ -55,11 +59,22 @@ std::uint64_t own_pid_space() noexcept {
   return ::stat("/proc/self/ns/pid", &facts) == 0 ? facts.st_ino : 0;
 }
 
+// That died between making a page and giving it its name: ".rank-PID-WORD".
+bool is_unfinished_page(std::string_view name) noexcept {
+  pid_t pid = 0;
+  return name.starts_with(kUnfinishedPage) &&
+         std::from_chars(name.data() + kUnfinishedPage.size(), name.data() + name.size(), pid).ec ==
+             std::errc() &&
+         pid > 0 && ::kill(pid, 0) != 0 && errno == ESRCH;
+}
+
 void sweep_rank_pages(const std::string& directory) noexcept {
+  sweep_all_stale(directory);
   const std::unique_ptr<DIR, int (*)(DIR*)> folder(::opendir(directory.c_str()), &::closedir);
   if (!folder) return;
   while (const dirent* const entry = ::readdir(folder.get())) {
-    if (!std::string_view(entry->d_name).ends_with(kRankPageSuffix)) continue;
+    const std::string_view name = entry->d_name;
+    if (!name.ends_with(kRankPageSuffix) && !is_unfinished_page(name)) continue;
     const Fd file(::openat(::dirfd(folder.get()), entry->d_name,
                            O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK));
     if (file && ::flock(file.get(), LOCK_SH | LOCK_NB) == 0)  // P2
@@ -96,7 +111,7 @@ void RankReport::open_file(const GroupOptions& options) noexcept {
   const auto directory = group_directory(options);
   if (!directory) return;
   if (options.rank == 0) sweep_rank_pages(*directory);
-  std::string made = fmt::format("{}/.rank-{}-XXXXXX", *directory, own_.pid);
+  std::string made = fmt::format("{}/{}{}-XXXXXX", *directory, kUnfinishedPage, own_.pid);
   Fd file(::mkostemp(made.data(), O_CLOEXEC));
   if (!file) return;
   const std::string name =

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "base/fd.hpp"
+#include "base/test_sanitizer.hpp"
 #include "image/tables.hpp"
 #include "image/test_image.hpp"
 
@@ -157,9 +158,8 @@ TEST_F(HostileImage, CountsThatDoNotGoIntoTheFile) {
 
 // A file with holes may say anything of its size: it is refused before memory is asked for.
 TEST_F(HostileImage, TablesOfAHugeFileAreRefusedBeforeTheyAreRead) {
-#ifdef __SANITIZE_ADDRESS__
-  GTEST_SKIP() << "the sanitizer needs more address space than the test leaves";
-#endif
+  if (has_address_sanitizer())
+    GTEST_SKIP() << "the sanitizer needs more address space than the test leaves";
   const pid_t child = ::fork();
   if (child == 0) {
     const rlimit most{Bytes{1} << 30, Bytes{1} << 30};

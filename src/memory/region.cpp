@@ -270,22 +270,4 @@ Result<void> Region::collapse() {
               "use Linux 6.1 or newer, and make the pages present first (touch())");
 }
 
-Bytes Region::huge_bytes() const {
-  if (pages_ == PageKind::hugetlb) return size_;
-  // Entries begin with their addresses; a mapping may have several.
-  std::ifstream file("/proc/self/smaps");
-  const auto begin = reinterpret_cast<std::uintptr_t>(data_);
-  bool inside = false;
-  Bytes huge = 0;
-  for (std::string line; std::getline(file, line);) {
-    char* dash = nullptr;
-    const std::uintptr_t from = std::strtoull(line.c_str(), &dash, 16);
-    if (dash != line.c_str() && *dash == '-') inside = from >= begin && from < begin + size_;
-    if (inside)
-      huge += kib_in(line, "AnonHugePages:") + kib_in(line, "ShmemPmdMapped:") +
-              kib_in(line, "FilePmdMapped:");
-  }
-  return huge;
-}
-
 }  // namespace gantry

@@ -2,12 +2,13 @@
 
 #include <algorithm>
 #include <atomic>
-#include <thread>
+#include <vector>
 
 #include "base/mapped.hpp"
 #include "base/numa_nodes.hpp"
 #include "base/populate.hpp"
 #include "base/result.hpp"
+#include "base/worker_thread.hpp"
 #include "memory/numa.hpp"
 
 namespace gantry {
@@ -60,14 +61,12 @@ Result<void> touch_pages(ByteSpan memory, bool writable, unsigned threads, int n
   std::vector<std::thread> helpers;
   helpers.reserve(count);
   for (std::size_t i = 1; i < count; ++i) {
-    try {
-      helpers.emplace_back([&touching, cpu = cpus[i]] {
-        bind_this_thread({&cpu, 1});
-        touching.run();
-      });
-    } catch (const std::exception&) {
-      break;  // no more threads for this user, or no memory for one: the existing threads do it
-    }
+    auto helper = start_thread("a thread that touches pages", [&touching, cpu = cpus[i]] {
+      bind_this_thread({&cpu, 1});
+      touching.run();
+    });
+    if (!helper) break;  // no more threads for this user, or no memory: the existing threads do it
+    helpers.push_back(std::move(*helper));
   }
   touching.run();
   for (std::thread& helper : helpers) helper.join();

@@ -1,5 +1,6 @@
 #include "remote/admission.hpp"
 
+#include <algorithm>
 #include <gantry/channel.hpp>
 
 #include "base/result.hpp"
@@ -8,7 +9,7 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint32_t kMagic = 0x36'52'42'47;          // "GBR6": the version is part of it
+constexpr std::uint32_t kMagic = 0x38'52'42'47;          // "GBR8": the version is part of it
 constexpr std::uint32_t kEncryptsMagic = 0x53'4c'54'47;  // "GTLS"
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
@@ -51,12 +52,18 @@ std::vector<std::byte> RemoteRequest::encode() const {
   out.number(static_cast<std::uint64_t>(role), 1);
   out.bytes(session);
   out.text(channel, kLongestName);
+  for (const std::string* text : {&who.host, &who.command, &who.stage})
+    out.text(*text, EndName::kMostBytes);
+  out.number(who.replica, 4);
+  out.number(who.replicas, 4);
   out.number(static_cast<std::uint64_t>(when_slow), 1);
   out.number(depth, 4);
   out.number(slots, 4);
   out.number(consumers, 4);
   out.number(received);
   out.number(paths, 1);
+  const auto limit = std::clamp(stall_limit, std::chrono::milliseconds(0), kLongestStallLimit);
+  out.number(static_cast<std::uint64_t>(limit.count()), 4);
   return out.take();
 }
 
@@ -67,6 +74,10 @@ Result<RemoteRequest> RemoteRequest::decode(ConstByteSpan bytes) {
   request.role = static_cast<RemoteRole>(role);
   in.bytes(request.session);
   request.channel = in.text(kLongestName);
+  for (std::string* text : {&request.who.host, &request.who.command, &request.who.stage})
+    *text = in.text(EndName::kMostBytes);
+  request.who.replica = static_cast<unsigned>(in.number(4));
+  request.who.replicas = static_cast<unsigned>(in.number(4));
   request.when_slow = static_cast<SlowConsumer>(
       in.number(1, static_cast<std::uint64_t>(SlowConsumer::drop_oldest)));
   request.depth = static_cast<unsigned>(in.number(4, PayloadOptions::kMaxSlots));
@@ -74,6 +85,8 @@ Result<RemoteRequest> RemoteRequest::decode(ConstByteSpan bytes) {
   request.consumers = static_cast<unsigned>(in.number(4, ProducerOptions::kMaxConsumers));
   request.received = in.number();
   request.paths = static_cast<RemotePaths>(in.number(1, kAllPaths));
+  request.stall_limit = std::chrono::milliseconds(
+      in.number(4, static_cast<std::uint64_t>(kLongestStallLimit.count())));
   const bool offers = request.paths != 0 && (request.paths & ~kAllPaths) == 0;
   const bool is_named = request.role == RemoteRole::look
                             ? request.channel.empty()

@@ -38,6 +38,7 @@ struct RemoteRequest {
   RemoteRole role = RemoteRole::consume;
   SessionId session{};
   std::string channel;
+  EndName who{};  // whose end it is; for display
   SlowConsumer when_slow = SlowConsumer::block;
   unsigned depth = 0;
   unsigned slots = 8;
@@ -45,8 +46,11 @@ struct RemoteRequest {
   /// The number of the last message that the caller has, when it goes on as the receiving side.
   std::uint64_t received = 0;
   RemotePaths paths = bit_of(RemotePath::stream);  // what the caller takes
+  /// How long the caller may take to notice that it hears nothing; 0: it never notices.
+  std::chrono::milliseconds stall_limit{0};
 
-  static constexpr std::size_t kMostBytes = 256;
+  static constexpr std::chrono::milliseconds kLongestStallLimit = std::chrono::minutes(10);
+  static constexpr std::size_t kMostBytes = 512;
   [[nodiscard]] std::vector<std::byte> encode() const;
   /// Errors: `peer_misbehaved`.
   [[nodiscard]] static Result<RemoteRequest> decode(ConstByteSpan bytes);

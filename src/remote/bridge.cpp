@@ -35,7 +35,7 @@ Result<std::unique_ptr<Bridge::Impl>> Bridge::Impl::make(const BridgeOptions& op
   BridgeOptions checked = options;
   GANTRY_ASSIGN(checked.directory, channel_directory(options.directory));
   GANTRY_ASSIGN(const HostPort where, parse_host(options.listen));
-  GANTRY_ASSIGN(BridgeListener listener, BridgeListener::open(where));
+  GANTRY_ASSIGN(BridgeListener listener, BridgeListener::open(where, options.interrupt_descriptor));
   GANTRY_ASSIGN(Fd stop, make_event());
   std::unique_ptr<Impl> impl(
       new Impl(checked, std::move(engine), std::move(listener), std::move(stop)));
@@ -171,6 +171,8 @@ Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
   }
   GANTRY_REMOTE_STEP(caller_admitted);
   if (request->role == RemoteRole::look) return show(socket.get(), admission);
+  if (const std::string who = request->who.text(); !who.empty())
+    caller += fmt::format(" ({} of {})", who, request->who.host);
   caller += fmt::format(" {} '{}'", verb_of(request->role), request->channel);
   if (request->session != SessionId{}) {
     auto went_on = go_on(std::move(socket), peer, admission, *request);
@@ -178,7 +180,7 @@ Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
     return {};
   }
   say(caller);
-  auto served = serve_session(std::move(socket), peer, admission, *request);
+  auto served = serve_session(std::move(socket), peer, caller, admission, *request);
   if (!served) return tl::unexpected(of_caller(std::move(served).error()));
   say(caller + ": has left");
   return {};

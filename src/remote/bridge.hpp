@@ -43,14 +43,19 @@ class GANTRY_LOCAL Bridge::Impl {
     SessionId id{};
     Fd socket;                             // a copy of the present link's
     std::string peer;                      // of the next link
+    std::string caller;                    // as the lines of on_event call it
     std::optional<Fd> next;                // a socket that came for it
     RemotePath path = RemotePath::stream;  // of the next link
     std::uint64_t next_received = 0;
     std::uint64_t claim = 0;     // of the latest connection that came for it
     std::uint64_t received = 0;  // what the receiving side here has
     bool waits = false;          // its link is broken
+    /// What it waits beyond the bridge's patience for its caller to notice.
+    std::chrono::milliseconds longer{0};
     std::condition_variable changed;
   };
+
+  class Successor;
 
   explicit Impl(const BridgeOptions& options, std::shared_ptr<Engine> engine,
                 BridgeListener listener, Fd stop);
@@ -63,7 +68,8 @@ class GANTRY_LOCAL Bridge::Impl {
   /// The connection's socket, under whatever it is encrypted with. Errors: those of
   /// TlsSession::as_bridge().
   [[nodiscard]] Result<void> encrypt(Connection& connection, Deadline deadline);
-  [[nodiscard]] Result<void> serve_session(Fd socket, const std::string& peer, Admission& admission,
+  [[nodiscard]] Result<void> serve_session(Fd socket, const std::string& peer,
+                                           const std::string& caller, Admission& admission,
                                            const RemoteRequest& request);
   [[nodiscard]] Result<void> go_on(Fd socket, const std::string& peer, Admission& admission,
                                    const RemoteRequest& request);
@@ -82,7 +88,7 @@ class GANTRY_LOCAL Bridge::Impl {
   /// Null: `answer` says why not.
   [[nodiscard]] std::shared_ptr<Session> claim_waiting(const SessionId& id, RemoteAnswer& answer,
                                                        std::uint64_t& claim);
-  /// Waits for a socket that goes on with the session; nothing comes once patience is spent.
+  /// Waits for a socket that goes on with the session; nothing comes once its patience is spent.
   [[nodiscard]] std::optional<Fd> await_next(Session& session, std::uint64_t received_here,
                                              std::uint64_t& received_there);
   [[nodiscard]] Result<std::unique_ptr<Link>> make_link(Session& session, Fd socket);
@@ -102,6 +108,7 @@ class GANTRY_LOCAL Bridge::Impl {
   std::list<std::shared_ptr<Session>> sessions_;
   std::deque<SessionId> finished_;  // the latest that came to their regular end
   std::size_t strangers_ = 0;
+  int successors_ = 0;  // callers that wait for a place
 };
 
 }  // namespace gantry

@@ -15,6 +15,8 @@ namespace {
 constexpr std::chrono::milliseconds kOpeningSlice{50};
 // A channel may be full because of a consumer that is leaving, or of a call that was given up.
 constexpr std::chrono::milliseconds kPlaceTime{500};
+// What a caller takes to call again once it has noticed that its link broke.
+constexpr std::chrono::milliseconds kCallingAgain{1000};
 
 Error bridge_ended() {
   return {Code::peer_gone, "the bridge there was ended by its user",
@@ -23,11 +25,16 @@ Error bridge_ended() {
 
 }  // namespace
 
-Result<void> Bridge::Impl::serve_session(Fd socket, const std::string& peer, Admission& admission,
+Result<void> Bridge::Impl::serve_session(Fd socket, const std::string& peer,
+                                         const std::string& caller, Admission& admission,
                                          const RemoteRequest& request) {
   const Deadline soon = Deadline::after(kAdmissionTime);
   auto session = std::make_shared<Session>();
   session->peer = peer;
+  session->caller = caller;
+  if (request.stall_limit.count() > 0)  // a cut that only this end notices
+    session->longer = std::max(request.stall_limit + kCallingAgain - options_.patience,
+                               std::chrono::milliseconds(0));
   {
     const std::lock_guard lock(mutex_);
     if (sessions_.size() >= options_.sessions) {
@@ -75,10 +82,36 @@ bool Bridge::Impl::keeps_places() {
   return std::ranges::any_of(sessions_, [](const auto& session) { return session->waits; });
 }
 
+/// Counts who waits for a place that a broken session may have.
+class Bridge::Impl::Successor {
+ public:
+  explicit Successor(Impl& bridge) : bridge_(bridge) {}
+  Successor(const Successor&) = delete;
+  Successor& operator=(const Successor&) = delete;
+  ~Successor() { count(-1); }
+
+  void waits() {
+    if (!waits_) count(1);
+  }
+
+ private:
+  void count(int more) {
+    if (more < 0 && !waits_) return;
+    const std::lock_guard lock(bridge_.mutex_);
+    waits_ = more > 0;
+    bridge_.successors_ += more;
+    for (const auto& session : bridge_.sessions_) session->changed.notify_all();
+  }
+
+  Impl& bridge_;
+  bool waits_ = false;
+};
+
 // Waits until there is a channel to join. Null: the caller has left, or was told why not.
 Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_side(Link& link,
                                                             const RemoteRequest& request) {
   const Deadline place = Deadline::after(kPlaceTime);
+  Successor successor(*this);
   for (;;) {
     auto side = open_end(request, Deadline::after(kOpeningSlice));
     if (side) return side;
@@ -86,6 +119,7 @@ Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_side(Link& link,
     const bool is_full = (request.role == RemoteRole::consume && code == Code::already_exists) ||
                          (request.role == RemoteRole::call && code == Code::busy);
     if (is_full && (!place.passed() || keeps_places())) {
+      successor.waits();
       sleep_on({link.descriptor(), stop_.get()}, kOpeningSlice);
     } else if (code != Code::timed_out) {
       static_cast<void>(link.send_control(say_error(RemoteKind::stopped, side.error()),
@@ -107,6 +141,7 @@ Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_end(const RemoteRequest& 
   EndOptions shared;
   shared.directory = options_.directory;
   shared.acceptor = acceptor_;
+  shared.acts_for = request.who;
   if (request.role == RemoteRole::consume) {
     ConsumerOptions options{shared};
     options.when_slow = request.when_slow;
@@ -138,8 +173,9 @@ RemoteEnd Bridge::Impl::carry(Session& session, RemoteSide& side, std::unique_pt
   for (;;) {
     RemoteEnd end = SharedTurns(stop_.get()).run(side, std::move(link), received);
     if (end.kind != RemoteEnd::Kind::broken) return end;
-    say(fmt::format("a connection broke: {}", end.why.message));
+    say(fmt::format("{}: a connection broke: {}", session.caller, end.why.message));
     GANTRY_REMOTE_STEP(session_broken);
+    const auto broke = std::chrono::steady_clock::now();
     do {
       auto socket = await_next(session, side.received(), received);
       if (!socket) return end;
@@ -147,6 +183,8 @@ RemoteEnd Bridge::Impl::carry(Session& session, RemoteSide& side, std::unique_pt
       link = next ? *std::move(next) : nullptr;  // null: that one broke, too
       GANTRY_REMOTE_STEP(session_went_on);
     } while (link == nullptr);
+    const std::chrono::duration<double> away = std::chrono::steady_clock::now() - broke;
+    say(fmt::format("{}: is back again, after {:.1f} s", session.caller, away.count()));
   }
 }
 
@@ -155,8 +193,10 @@ std::optional<Fd> Bridge::Impl::await_next(Session& session, std::uint64_t recei
   std::unique_lock lock(mutex_);
   session.received = received_here;
   session.waits = true;
-  session.changed.wait_for(lock, options_.patience,
-                           [&] { return session.next.has_value() || is_readable(stop_.get()); });
+  const auto is_over = [&] { return session.next.has_value() || is_readable(stop_.get()); };
+  // Beyond the patience for a caller that may not have noticed yet, unless its place is wanted.
+  if (!session.changed.wait_for(lock, options_.patience, is_over))
+    session.changed.wait_for(lock, session.longer, [&] { return is_over() || successors_ > 0; });
   session.waits = false;
   received_there = session.next_received;
   return std::exchange(session.next, std::nullopt);

@@ -82,12 +82,12 @@ Result<Fd> connect_bridge(const HostPort& where, std::string_view token,
   return fail_errno(where.text());
 }
 
-Result<BridgeListener> BridgeListener::open(const HostPort& where) {
+Result<BridgeListener> BridgeListener::open(const HostPort& where, int interrupt) {
   BridgeListener listener;
   if (where.is_encrypted) GANTRY_TRY(check_tls());
   listener.is_encrypted_ = where.is_encrypted;
   if (where.path.empty()) {
-    GANTRY_ASSIGN(listener.socket_, listen_tcp(where));
+    GANTRY_ASSIGN(listener.socket_, listen_tcp(where, interrupt));
     return listener;
   }
   GANTRY_ASSIGN(const Fd lock, lock_folder_of(where.path));

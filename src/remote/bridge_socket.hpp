@@ -20,7 +20,7 @@ namespace gantry {
 class BridgeListener {
  public:
   /// Errors: as listen_tcp(); `already_exists` also for a file that is no socket.
-  [[nodiscard]] static Result<BridgeListener> open(const HostPort& where);
+  [[nodiscard]] static Result<BridgeListener> open(const HostPort& where, int interrupt = -1);
   BridgeListener() noexcept = default;
   BridgeListener(BridgeListener&& other) noexcept
       : socket_(std::move(other.socket_)),

@@ -1,6 +1,8 @@
 // Channels between hosts, end to end: a bridge in this process, every byte compared.
 #include <gmock/gmock.h>
 
+#include <future>
+
 #include "base/socket.hpp"
 #include "remote/test_remote.hpp"
 
@@ -18,6 +20,8 @@ using RemoteChannel = test::TwoHosts;
 const std::vector<Bytes> kSizes{0,    1,     64,       65,   4000,     4020,         4025,    4026,
                                 4030, 4031,  4032,     4033, 4034,     4035,         4036,    4095,
                                 4096, 65536, kMiB - 1, kMiB, kMiB + 1, 3 * kMiB + 7, 9 * kMiB};
+
+constexpr std::chrono::milliseconds kShort{200};
 
 void expect_next(Consumer& in, Bytes size, std::uint64_t seed) {
   const auto message = in.receive(soon());
@@ -190,6 +194,23 @@ TEST_F(RemoteChannel, ASuccessorWaitsForThePlaceOfOneThatIsGone) {
   ASSERT_TRUE(out.wait_for_consumer(soon(), 1));
   ASSERT_TRUE(out.send(pattern(6000, 2), {.deadline = soon()}));
   expect_next(*in, 6000, 2);
+}
+
+// What it has sent goes on its way, also what the reader there has no room for yet.
+TEST_F(RemoteChannel, WhoDropsAProducerDoesNotWaitForItsReader) {
+  patience_ = std::chrono::minutes(10);
+  ProducerOptions options = here();
+  options.slots = 2;
+  auto out = std::make_optional(
+      open_remote_producer(name("frames"), options, std::make_shared<test::PlainEngine>()).value());
+  auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
+  std::uint64_t sent = 0;
+  while (out->send(pattern(100'000, sent), {.deadline = Deadline::after(kShort)})) ++sent;
+  EXPECT_GE(sent, 4u) << "two there, two here";
+  auto dropping = std::async(std::launch::async, [&out] { out.reset(); });
+  EXPECT_EQ(dropping.wait_for(soon().left()), std::future_status::ready) << "nobody reads";
+  for (std::uint64_t i = 0; i < sent; ++i) expect_next(in, 100'000, i);
+  EXPECT_EQ(in.receive(soon()).error().code, Code::peer_gone);
 }
 
 TEST_F(RemoteChannel, TheBridgesEndIsToldToBothEnds) {

@@ -73,10 +73,10 @@ TEST_F(EarlyLanding, WhatReadersSeeIsNotAnnouncedAnewAsSomethingElse) {
   begin();
   const Export exported = shared(other);
   side_->say(head_of(1, {exported.remote()}));
-  expect_ends_by(Code::peer_misbehaved);
+  expect_ends_by(Code::peer_misbehaved, "it announces message 1 anew as another one");
   begin();
   side_->say(head_of(1, 100), pattern(100, 3));
-  expect_ends_by(Code::peer_misbehaved);
+  expect_ends_by(Code::peer_misbehaved, "it announces message 1 anew as another one");
 }
 
 TEST_F(EarlyLanding, WhatStopsLandingIsGivenUp) {

@@ -2,6 +2,7 @@
 
 #include <random>
 
+#include "base/test_effort.hpp"
 #include "remote/sending_side.hpp"
 #include "remote/test_hostile_sender.hpp"
 
@@ -134,13 +135,14 @@ TEST_F(OfferedTo, APlaceServesOnceAndNobodyWritesThereAfterwards) {
 
 TEST_F(OfferedTo, LandingWhereNothingWasOfferedIsRefused) {
   EXPECT_TRUE(put(pattern(10, 2), places_[0], 1'000'000));
-  expect_ends_by(Code::peer_misbehaved);
+  expect_ends_by(Code::peer_misbehaved, "it put something where nothing was offered");
 }
 
 TEST_F(HostileSender, NumbersOutOfOrderAreRefused) {
   for (const std::uint64_t number : {std::uint64_t{0}, std::uint64_t{1}, std::uint64_t{3},
                                      std::uint64_t{1} << 63, ~std::uint64_t{0}})
-    expect_refused([&] { side_->say(head_of(number, 10), pattern(10, 1)); });
+    expect_refused(fmt::format("it announces message {} behind 1", number),
+                   [&] { side_->say(head_of(number, 10), pattern(10, 1)); });
 }
 
 // The end stays open until the consumer has all of it, which it does not take before.
@@ -173,19 +175,23 @@ TEST_F(HostileSender, NothingComesBehindTheEnd) {
 TEST_F(HostileSender, WhatNoSendingSideSaysIsRefused) {
   const auto number = pattern(8, 1);
   for (const unsigned kind : {0u, 4u, 5u, 6u, 7u, 8u, 127u, 255u}) {
-    expect_refused([&] { side_->say(record_of(kind)); });
-    expect_refused([&] { side_->say(record_of(kind, number)); });
+    expect_refused("it says what no sending side says", [&] { side_->say(record_of(kind)); });
+    expect_refused("it says what no sending side says",
+                   [&] { side_->say(record_of(kind, number)); });
   }
-  expect_refused([&] { side_->say(record_of(RemoteKind::more, number)); });
-  expect_refused([&] { side_->say(record_of(RemoteKind::message)); });
-  expect_refused([&] { side_->say(record_of(RemoteKind::message, number)); });
+  expect_refused("the pieces of its head are mixed up",
+                 [&] { side_->say(record_of(RemoteKind::more, number)); });
+  expect_refused("its head has no size", [&] { side_->say(record_of(RemoteKind::message)); });
+  expect_refused("its head has no size",
+                 [&] { side_->say(record_of(RemoteKind::message, number)); });
   const auto end = say_error(RemoteKind::ended, {Code::peer_gone, "m", "h"});
   for (std::size_t size = 1; size < end.size(); ++size)
-    expect_refused([&] { side_->say({end.begin(), end.begin() + static_cast<long>(size)}); });
+    expect_refused("it says what no sending side says",
+                   [&] { side_->say({end.begin(), end.begin() + static_cast<long>(size)}); });
   auto impossible = end;
   impossible[1] = std::byte{200};  // no such code
-  expect_refused([&] { side_->say(impossible); });
-  expect_refused([&] {
+  expect_refused("it says what no sending side says", [&] { side_->say(impossible); });
+  expect_refused("it says what no sending side says", [&] {
     auto longer = end;
     longer.push_back({});
     side_->say(longer);
@@ -193,7 +199,7 @@ TEST_F(HostileSender, WhatNoSendingSideSaysIsRefused) {
 }
 
 TEST_F(HostileSender, AnEndWithinAHeadIsRefused) {
-  expect_refused([&] {
+  expect_refused("it says what no sending side says", [&] {
     WordWriter half;
     half.number(static_cast<unsigned>(RemoteKind::message), 1);
     half.number(1000, 4);
@@ -205,26 +211,32 @@ TEST_F(HostileSender, AnEndWithinAHeadIsRefused) {
 
 TEST_F(HostileSender, HeadsThatCannotBeAreRefused) {
   const RemoteRegion one{1, 100, RemoteAccess::read};
-  const auto refuse = [&](const std::function<void(RemoteHead&)>& change) {
-    expect_refused([&] {
+  const auto refuse = [&](const char* words, const std::function<void(RemoteHead&)>& change) {
+    expect_refused(words, [&] {
       RemoteHead head = head_of(2, {one, one});
       change(head);
       side_->say(head);
     });
   };
-  refuse([](RemoteHead& head) { head.bytes = 199; });
-  refuse([](RemoteHead& head) { head.has_payload = true; });
-  refuse([](RemoteHead& head) { head.parts.clear(); });
-  refuse([](RemoteHead& head) { head.place = 1; });  // two parts
-  refuse([](RemoteHead& head) { head.parts[1].region.bytes = 99; });
-  refuse([](RemoteHead& head) { head.parts[1].region.access = RemoteAccess::write; });
-  refuse([](RemoteHead& head) { head.parts.resize(kMaxSegments + 1); });
-  refuse([](RemoteHead& head) { head.parts[0].tensor = test::bytes_tensor(1, 101); });
-  refuse([](RemoteHead& head) {
+  refuse("199 bytes in segments of 200 together", [](RemoteHead& head) { head.bytes = 199; });
+  refuse("0 bytes behind its head instead of 200",
+         [](RemoteHead& head) { head.has_payload = true; });
+  refuse("it has no segments", [](RemoteHead& head) { head.parts.clear(); });
+  refuse("only one segment that is fetched can have a place",
+         [](RemoteHead& head) { head.place = 1; });  // two parts
+  refuse("segment 1 is 100 bytes at 0 of memory of 99",
+         [](RemoteHead& head) { head.parts[1].region.bytes = 99; });
+  refuse("segment 1 in memory that nobody may read",
+         [](RemoteHead& head) { head.parts[1].region.access = RemoteAccess::write; });
+  refuse("a number that is larger than allowed",
+         [](RemoteHead& head) { head.parts.resize(kMaxSegments + 1); });
+  refuse("segment 0 has a tensor beyond its 100 bytes",
+         [](RemoteHead& head) { head.parts[0].tensor = test::bytes_tensor(1, 101); });
+  refuse("segment 0 has a tensor beyond its 100 bytes", [](RemoteHead& head) {
     head.parts[0].tensor = test::bytes_tensor(2, 50);
     head.parts[0].tensor->strides[0] = -1;
   });
-  refuse([](RemoteHead& head) {  // the sum wraps to 0
+  refuse("a number that is larger than allowed", [](RemoteHead& head) {  // the sum wraps to 0
     for (auto& part : head.parts) part.bytes = part.region.bytes = Bytes{1} << 63;
     head.bytes = 0;
   });
@@ -249,7 +261,7 @@ TEST_F(HostileSender, MemoryThatIsTakenBackTooEarlyEndsTheSession) {
   const RemoteRegion gone = exported->remote();
   exported.reset();
   side_->say(head_of(1, {gone}));
-  expect_ends_by(Code::peer_misbehaved);
+  expect_ends_by(Code::peer_misbehaved, "it took back a message that was on its way");
 }
 
 TEST_F(HostileSender, MoreMemoryThanThereCanBeIsRefusedAndSaid) {
@@ -268,7 +280,7 @@ TEST_F(HostileSender, MoreMemoryThanThereCanBeIsRefusedAndSaid) {
                             : head_of(1, {real, real}));  // each finds room, both never do
     const auto said = test::error_in(side_->hear(), RemoteKind::stopped);
     EXPECT_THAT(said.code, testing::AnyOf(Code::too_large, Code::out_of_memory)) << said.message;
-    expect_ends_by(said.code);
+    expect_ends_by(said.code, which < 4 ? "the limit is" : "of the budget of");
   }
 }
 
@@ -306,7 +318,7 @@ TEST_F(HostileSender, AnEndlessDeadlineStaysAhead) {
 
 // Honest records with changed bytes, each behind an honest message.
 TEST_F(HostileSender, ChangedRecordsEndTheSessionAtMost) {
-  std::mt19937_64 random(3);
+  std::mt19937_64 random(test_seed(3));
   const auto first = pattern(500, 1);
   for (int round = 0; round < 150; ++round) {
     open();

@@ -26,6 +26,7 @@ void for_each_state(Status& channel, Use use) {
 std::vector<std::byte> encode_channel(const ChannelStatus& channel) {
   WordWriter out;
   out.text(channel.name, kLongestListedName);
+  out.text(channel.pipeline, EndName::kMostBytes);
   // Of an inbox who receives there: see name_the_receiver().
   const bool has_receiver = channel.is_inbox && !channel.consumers.empty();
   const int pid = has_receiver ? channel.consumers.front().pid : channel.producer_pid;
@@ -55,6 +56,7 @@ tl::unexpected<Error> no_listing() {
 Result<ChannelStatus> decode_channel(WordReader& in) {
   ChannelStatus channel;
   channel.name = in.text(kLongestListedName);
+  channel.pipeline = in.text(EndName::kMostBytes);
   channel.producer_pid = static_cast<int>(in.number(4, std::numeric_limits<int>::max()));
   channel.producer_uid = static_cast<unsigned>(in.number(4));
   channel.producer_state = read_state(in);

@@ -31,6 +31,12 @@ class GANTRY_LOCAL Mirror::Impl {
       return fail(Code::invalid_argument,
                   fmt::format("channel '{}': a mirror is of another host's channel", options.name),
                   "name it as NAME@HOST");
+    if (options.here.mode == SendMode::immutable)
+      return fail(Code::invalid_argument,
+                  fmt::format("channel '{}': a mirror writes what comes, so it sends nothing that "
+                              "is immutable",
+                              options.name),
+                  "another mode; automatic is the default");
     GANTRY_ASSIGN(options.here.directory, channel_directory(options.here.directory));
     if (!options.here.acceptor) {
       GANTRY_ASSIGN(options.here.acceptor, make_acceptor());

@@ -276,6 +276,9 @@ TEST_F(Mirrors, NamesAndHostsThatCannotBeAreRefused) {
   MirrorOptions with = options();
   with.name = "frames";
   EXPECT_EQ(Mirror::open(with, engine).error().code, Code::invalid_argument);
+  with = options();
+  with.here.mode = SendMode::immutable;
+  EXPECT_EQ(Mirror::open(with, engine).error().code, Code::invalid_argument);
   auto taken = test::make_producer("frames", here()).value();
   EXPECT_EQ(Mirror::open(options(), engine).error().code, Code::already_exists);
   static_cast<void>(taken.close(Deadline::now()));

@@ -1,5 +1,9 @@
 #include "remote/relay.hpp"
 
+#include <atomic>
+#include <condition_variable>
+#include <cstdlib>
+
 #include "base/disown.hpp"
 #include "base/event.hpp"
 #include "base/result.hpp"
@@ -63,6 +67,8 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
   };
   GANTRY_ASSIGN(Fd socket, connect_bridge(name.where, token, carriers, interrupt,
                                           within(options.stall_limit)));
+  request.stall_limit = options.stall_limit;
+  request.who = own_end_name();
   GANTRY_ASSIGN(request.paths,
                 paths_to_offer(options.path, {socket.get(), name.where.is_encrypted}));
   BridgeCall made;
@@ -76,6 +82,58 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
     GANTRY_TRY(await_joined(*made.link, request.role, interrupt, deadline));
   return made;
 }
+
+/// Relays that were dropped while what they had sent was on its way, or what they say last under
+/// TLS is: each ends by a thread of its own, since whoever drops an end does not wait. Who ends the
+/// process does. Never destroyed: threads may outlast main().
+class Retirement {
+ public:
+  // A fork may have copied it half-changed, and its threads are the parent's.
+  static Retirement& of_this_process() {
+    static constinit std::atomic<Retirement*> all{nullptr};
+    Retirement* known = all.load();
+    if (known != nullptr && known->fork_guard_.is_this()) return *known;
+    auto* const own = new Retirement;  // NOLINT: see above
+    if (all.compare_exchange_strong(known, own)) {
+      std::atexit([] { of_this_process().await_all(); });
+      return *own;
+    }
+    delete own;  // NOLINT: another thread was quicker
+    return *known;
+  }
+
+  /// False: there is no thread for it.
+  bool begin(Relay* relay) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      ++count_;
+    }
+    auto thread =
+        start_thread("a thread for an end of another host that was dropped", [this, relay] {
+          delete relay;  // NOLINT: its last owner's deleter brought it
+          end();
+        });
+    if (thread) return thread->detach(), true;
+    end();
+    return false;
+  }
+
+ private:
+  void end() noexcept {
+    const std::lock_guard lock(mutex_);
+    --count_;
+    ended_.notify_all();
+  }
+  void await_all() {
+    std::unique_lock lock(mutex_);
+    ended_.wait(lock, [this] { return count_ == 0; });
+  }
+
+  const ForkGuard fork_guard_;
+  std::mutex mutex_;  // guards count_
+  std::condition_variable ended_;
+  unsigned count_ = 0;
+};
 
 }  // namespace
 
@@ -93,11 +151,24 @@ Result<std::shared_ptr<Relay>> Relay::make(Setup setup, Deadline deadline) {
   GANTRY_ASSIGN(Fd stop, make_event());
   GANTRY_ASSIGN(Fd ended, make_event());
   GANTRY_ASSIGN(Fd turns, make_event());
-  auto relay = std::make_shared<Relay>(std::move(setup), std::move(stop), std::move(ended),
-                                       std::move(turns));
+  std::shared_ptr<Relay> relay(
+      new Relay(std::move(setup), std::move(stop), std::move(ended), std::move(turns)), &retire);
   GANTRY_TRY(relay->connect(deadline));
   GANTRY_ASSIGN(relay->directory_, LinkDirectory::make(relay->setup_.parent));
   return relay;
+}
+
+void Relay::retire(Relay* relay) noexcept {
+  const bool may_wait =
+      relay->has_to_finish() || (relay->fork_guard_.is_this() && relay->carriers_->is_any());
+  if (!may_wait || !Retirement::of_this_process().begin(relay))
+    delete relay;  // NOLINT: a shared pointer's deleter
+}
+
+bool Relay::has_to_finish() const noexcept {
+  if (!fork_guard_.is_this() || setup_.is_side_first || !thread_.joinable()) return false;
+  const std::lock_guard lock(mutex_);
+  return !over_;
 }
 
 Relay::Relay(Setup setup, Fd stop, Fd ended, Fd turns)
@@ -204,18 +275,22 @@ Result<void> Relay::reconnect(Deadline deadline) {
 }
 
 Result<void> Relay::finish(Deadline deadline) {
+  return finish(deadline, setup_.interrupt);
+}
+
+Result<void> Relay::finish(Deadline deadline, int interrupt) {
   for (;;) {
     {
       const std::lock_guard lock(mutex_);
       if (over_ && over_->code == Code::closed) return {};
       if (over_) return tl::unexpected(*over_);
     }
-    if (is_readable(setup_.interrupt))
+    if (is_readable(interrupt))
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", setup_.name.text()));
     if (deadline.passed())
       return fail(Code::timed_out,
                   fmt::format("channel '{}': not all of it has been received", setup_.name.text()));
-    sleep_on({ended_.get(), setup_.interrupt},
+    sleep_on({ended_.get(), interrupt},
              std::chrono::ceil<std::chrono::milliseconds>(
                  std::min<std::chrono::nanoseconds>(deadline.left(), kLongestSleep)));
   }
@@ -234,8 +309,7 @@ Relay::~Relay() {
     return;
   }
   // What a producer has sent goes on its way even if it is dropped.
-  if (!setup_.is_side_first && thread_.joinable())
-    static_cast<void>(finish(Deadline::after(setup_.options.patience)));
+  if (has_to_finish()) static_cast<void>(finish(Deadline::after(setup_.options.patience), -1));
   end_thread();
   call_.reset();
   carriers_->await_end();

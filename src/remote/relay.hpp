@@ -50,6 +50,8 @@ class Relay final : public detail::FarSide {
   /// Calls the bridge and makes the folder.
   [[nodiscard]] static Result<std::shared_ptr<Relay>> make(Setup setup, Deadline deadline);
   Relay(Setup setup, Fd stop, Fd ended, Fd turns);
+  /// What a producer has sent goes on its way first, for its patience at most: retire() lets
+  /// another thread wait for that.
   ~Relay() override;
 
   [[nodiscard]] const std::string& directory() const noexcept { return directory_.path(); }
@@ -69,6 +71,9 @@ class Relay final : public detail::FarSide {
   }
 
  private:
+  static void retire(Relay* relay) noexcept;
+  [[nodiscard]] bool has_to_finish() const noexcept;
+  [[nodiscard]] Result<void> finish(Deadline deadline, int interrupt);
   [[nodiscard]] Result<void> connect(Deadline deadline);
   /// Calls, and notes the path.
   [[nodiscard]] Result<BridgeCall> make_call(const RemoteRequest& request, int interrupt,

@@ -41,8 +41,8 @@ Tensor read_tensor(WordReader& in) {
   return tensor;
 }
 
-tl::unexpected<Error> no_head() {
-  return fail(Code::peer_misbehaved, "it announces a message that cannot be");
+tl::unexpected<Error> no_head(std::string_view why) {
+  return fail(Code::peer_misbehaved, fmt::format("it announces a message that cannot be: {}", why));
 }
 
 }  // namespace
@@ -110,19 +110,28 @@ Result<RemoteHead> RemoteHead::decode(ConstByteSpan words, ConstByteSpan& rest) 
       part.offset = in.number();
       if (!in.is_fine()) break;
       const auto region = RemoteRegion::decode(encoded);
-      if (!region || region->access == RemoteAccess::write || part.offset > region->bytes ||
-          part.bytes > region->bytes - part.offset)
-        return no_head();
+      if (!region || region->access == RemoteAccess::write)
+        return no_head(fmt::format("segment {} in memory that nobody may read", i));
+      if (part.offset > region->bytes || part.bytes > region->bytes - part.offset)
+        return no_head(fmt::format("segment {} is {} bytes at {} of memory of {}", i, part.bytes,
+                                   part.offset, region->bytes));
       part.region = *region;
     }
     if (has_tensor) part.tensor = read_tensor(in);
-    if (part.tensor && !part.tensor->fits(part.bytes)) return no_head();
+    if (in.is_fine() && part.tensor && !part.tensor->fits(part.bytes))
+      return no_head(fmt::format("segment {} has a tensor beyond its {} bytes", i, part.bytes));
     head.parts.push_back(part);
   }
-  if (!in.is_fine() || parts == 0 || sum != head.bytes) return no_head();
-  if (head.place != 0 && (parts != 1 || sum == 0 || head.has_payload)) return no_head();
+  if (!in.is_fine())
+    return no_head("its head is too short, or has a number that is larger than allowed");
+  if (parts == 0) return no_head("it has no segments");
+  if (sum != head.bytes)
+    return no_head(fmt::format("{} bytes in segments of {} together", head.bytes, sum));
+  if (head.place != 0 && (parts != 1 || sum == 0 || head.has_payload))
+    return no_head("only one segment that is fetched can have a place");
   rest = in.rest();
-  if (rest.size() != (head.has_payload ? head.bytes : 0)) return no_head();
+  if (const Bytes behind = head.has_payload ? head.bytes : 0; rest.size() != behind)
+    return no_head(fmt::format("{} bytes behind its head instead of {}", rest.size(), behind));
   return head;
 }
 
@@ -143,15 +152,19 @@ std::vector<std::vector<std::byte>> cut_for_link(ConstByteSpan words) {
 }
 
 Result<bool> HeadAssembler::take(bool is_first, ConstByteSpan bytes) {
-  if (is_first != (wanted_ == 0)) return no_head();
+  if (is_first != (wanted_ == 0)) return no_head("the pieces of its head are mixed up");
   if (is_first) {
     WordReader in(bytes);
     wanted_ = static_cast<std::size_t>(in.number(kSizeBytes, RemoteHead::kMostBytes));
     words_.clear();
     bytes = in.rest();
-    if (!in.is_fine() || wanted_ == 0) return no_head();
+    if (!in.is_fine() || wanted_ == 0)
+      return no_head(
+          fmt::format("its head has no size, or one above {} bytes", RemoteHead::kMostBytes));
   }
-  if (bytes.empty() || bytes.size() > wanted_ - words_.size()) return no_head();
+  if (bytes.empty() || bytes.size() > wanted_ - words_.size())
+    return no_head(fmt::format("a piece of {} bytes of a head that lacks {}", bytes.size(),
+                               wanted_ - words_.size()));
   words_.insert(words_.end(), bytes.begin(), bytes.end());
   if (words_.size() < wanted_) return false;
   wanted_ = 0;

@@ -35,13 +35,19 @@ inline constexpr std::array kRemoteStepNames{
 #undef GANTRY_REMOTE_STEP_NAME
 };
 
-/// Called on any thread, perhaps under a lock. Exists only where GANTRY_STEPS is defined.
-void reached_step(RemoteStep step) noexcept;
+/// The fault harness defines this function; it is null elsewhere. Called on any thread, perhaps
+/// under a lock.
+[[gnu::weak]] void reached_step(RemoteStep step) noexcept;
+
+inline void pass_step(RemoteStep step) noexcept {
+  void (*const reached)(RemoteStep) noexcept = &reached_step;
+  if (reached != nullptr) reached(step);
+}
 
 }  // namespace gantry
 
 #ifdef GANTRY_STEPS
-#define GANTRY_REMOTE_STEP(name) ::gantry::reached_step(::gantry::RemoteStep::name)
+#define GANTRY_REMOTE_STEP(name) ::gantry::pass_step(::gantry::RemoteStep::name)
 #else
 #define GANTRY_REMOTE_STEP(name) static_cast<void>(::gantry::RemoteStep::name)
 #endif

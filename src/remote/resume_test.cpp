@@ -59,8 +59,24 @@ TEST_F(RemoteResume, AMessageLandsOverSeveralConnections) {
   EXPECT_TRUE(same(in.receive(soon())->bytes(), pattern(10, 2)));
 }
 
+// Its caller notices when the stall limit is over, and the bridge has waited for that.
+TEST_F(RemoteResume, ACutThatOnlyTheBridgeNoticesLosesNothing) {
+  patience_ = std::chrono::milliseconds(100);
+  stop_bridge();
+  start_bridge("127.0.0.1:0");
+  stall_limit_ = std::chrono::milliseconds(900);  // of the caller
+  CutNetwork network(bridge_->address());
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames", network.address())).value();
+  ASSERT_NO_FATAL_FAILURE(expect_stream(out, in, 30, size_of_some, [&](std::uint64_t i) {
+    if (i == 10) network.cut_far_half();
+  }));
+  EXPECT_EQ(network.cuts(), 1);
+}
+
 TEST_F(RemoteResume, AConnectionThatStaysBrokenEndsTheChannelWithinItsPatience) {
   patience_ = std::chrono::milliseconds(300);
+  stall_limit_ = std::chrono::milliseconds(700);  // the bridge bears with its caller for that, too
   stop_bridge();
   start_bridge("127.0.0.1:0");
   CutNetwork network(bridge_->address());

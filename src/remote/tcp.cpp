@@ -1,14 +1,16 @@
 #include "remote/tcp.hpp"
 
-#include <netdb.h>
+#include <fcntl.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 
+#include <algorithm>
 #include <array>
-#include <memory>
+#include <optional>
+#include <vector>
 
 #include "base/result.hpp"
 #include "base/socket.hpp"
@@ -16,38 +18,80 @@
 namespace gantry {
 namespace {
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
+// RFC 8305, section 5.
+constexpr std::chrono::milliseconds kAttemptDelay{250};
 
-Result<Addresses> look_up(const HostPort& where, int flags) {
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = flags | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int error = ::getaddrinfo(where.host.c_str(), where.port.c_str(), &wanted, &found);
-  if (error == 0) return Addresses(found, &::freeaddrinfo);
-  if (error == EAI_MEMORY) return fail(Code::out_of_memory, "out of memory");
-  if (error == EAI_SYSTEM) return fail_errno(fmt::format("host '{}'", where.host));
-  return fail(Code::not_found, fmt::format("host '{}': {}", where.host, ::gai_strerror(error)),
-              "check the name; an address works without a name server");
-}
+/// Addresses of one host that are tried at once, one more each kAttemptDelay or when one has
+/// failed. The first that answers is taken: RFC 8305.
+class ConnectionRace {
+ public:
+  explicit ConnectionRace(Addresses addresses)
+      : addresses_(std::move(addresses)), next_(addresses_.get()) {}
 
-Result<Fd> connect_one(const addrinfo& address, int interrupt, Deadline deadline) {
-  Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!socket) return fail_errno("socket");
-  if (::connect(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
-    if (errno != EINPROGRESS) return fail_errno("connect");
-    GANTRY_TRY(await_socket(socket.get(), POLLOUT, interrupt, deadline));
-    int error = 0;
-    socklen_t size = sizeof error;
-    ::getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &size);
-    if (error != 0) {
-      errno = error;
-      return fail_errno("connect");
+  /// `refusal`: what the last one that failed said. Errors: `timed_out`, `interrupted`, `system`,
+  /// `not_found` when all have failed.
+  Result<Fd> run(int interrupt, Deadline deadline, Error& refusal) {
+    for (;;) {
+      if (next_ != nullptr && (running_.empty() || next_at_.passed())) {
+        if (auto socket = begin(*next_, refusal)) return *std::move(socket);
+        next_ = next_->ai_next;
+        continue;
+      }
+      if (running_.empty()) return fail(Code::not_found, "none of its addresses answers");
+      GANTRY_TRY(await_some(interrupt, deadline));
+      if (auto socket = reap(refusal)) return *std::move(socket);
     }
   }
-  set_up_tcp(socket.get());
-  return socket;
-}
+
+ private:
+  std::optional<Fd> begin(const addrinfo& address, Error& refusal) {
+    Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+    if (socket && ::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return socket;
+    if (socket && errno == EINPROGRESS) {
+      running_.push_back(std::move(socket));
+      next_at_ = Deadline::after(kAttemptDelay);
+    } else {
+      refusal = fail_errno("connect").value();
+    }
+    return {};
+  }
+
+  Result<void> await_some(int interrupt, Deadline deadline) {
+    std::vector<pollfd> entries{{interrupt, POLLIN, 0}};
+    for (const Fd& socket : running_) entries.push_back({socket.get(), POLLOUT, 0});
+    const auto left =
+        next_ == nullptr ? deadline.left() : std::min(deadline.left(), next_at_.left());
+    const int ready =
+        ::poll(entries.data(), entries.size(), poll_timeout_ms(Deadline::after(left)));
+    if (ready < 0 && errno != EINTR) return fail_errno("poll");
+    if (ready > 0 && entries[0].revents != 0) return fail(Code::interrupted, "interrupted");
+    if (ready == 0 && deadline.passed()) return fail(Code::timed_out, "no answer in time");
+    return {};
+  }
+
+  std::optional<Fd> reap(Error& refusal) {
+    for (auto one = running_.begin(); one != running_.end();) {
+      pollfd entry{one->get(), POLLOUT, 0};
+      if (::poll(&entry, 1, 0) <= 0) {
+        ++one;
+        continue;
+      }
+      int error = 0;
+      socklen_t size = sizeof error;
+      ::getsockopt(one->get(), SOL_SOCKET, SO_ERROR, &error, &size);
+      if (error == 0) return std::move(*one);
+      errno = error;
+      refusal = fail_errno("connect").value();
+      one = running_.erase(one);
+    }
+    return {};
+  }
+
+  const Addresses addresses_;
+  const addrinfo* next_;
+  Deadline next_at_ = Deadline::now();
+  std::vector<Fd> running_;
+};
 
 std::string text_of_unix(int socket, const sockaddr_storage& address, socklen_t size) {
   const auto& name = reinterpret_cast<const sockaddr_un&>(address);
@@ -91,26 +135,34 @@ void set_up_tcp(int socket) noexcept {
   ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
 }
 
-Result<Fd> connect_tcp(const HostPort& where, int interrupt, Deadline deadline) {
-  GANTRY_ASSIGN(const Addresses addresses, look_up(where, AI_ADDRCONFIG));
-  Error last;
-  for (const addrinfo* one = addresses.get(); one != nullptr; one = one->ai_next) {
-    auto socket = connect_one(*one, interrupt, deadline);
-    if (socket) return socket;
-    last = std::move(socket).error();
-    if (last.code == Code::interrupted) return tl::unexpected(std::move(last));
+Result<Fd> connect_tcp(const HostPort& where, int interrupt, Deadline deadline,
+                       NameService service) {
+  GANTRY_ASSIGN(Addresses addresses, look_up(where, AI_ADDRCONFIG, interrupt, deadline, service));
+  Error refusal;
+  auto socket = ConnectionRace(std::move(addresses)).run(interrupt, deadline, refusal);
+  if (socket) {
+    set_up_tcp(socket->get());
+    return socket;
   }
-  const bool is_late = last.code == Code::timed_out;
-  return fail(is_late ? Code::timed_out : Code::not_found,
-              fmt::format("{}: {}", where.text(), last.message),
-              is_late ? "the host is down, or something on the way drops what is sent"
-              : where.is_encrypted
-                  ? "start a bridge there: gantry bridge --listen tls:ADDRESS --token-file FILE"
-                  : "start a bridge there: gantry bridge --listen ADDRESS --token-file FILE");
+  const Code code = socket.error().code;
+  if (code == Code::interrupted || code == Code::system) return socket;
+  const bool is_late = code == Code::timed_out;
+  return fail(
+      code, fmt::format("{}: {}", where.text(), is_late ? socket.error().message : refusal.message),
+      is_late ? "the host is down, or something on the way drops what is sent"
+      : where.is_encrypted
+          ? "start a bridge there: gantry bridge --listen tls:ADDRESS --token-file FILE"
+          : "start a bridge there: gantry bridge --listen ADDRESS --token-file FILE");
 }
 
-Result<Fd> listen_tcp(const HostPort& where) {
-  GANTRY_ASSIGN(const Addresses addresses, look_up(where, AI_PASSIVE));
+Result<int> connect_host(const BridgeAddress& where, int interrupt_descriptor, Deadline deadline) {
+  GANTRY_ASSIGN(Fd socket, connect_tcp(where, interrupt_descriptor, deadline));
+  if (::fcntl(socket.get(), F_SETFL, 0) != 0) return fail_errno("fcntl");
+  return socket.release();
+}
+
+Result<Fd> listen_tcp(const HostPort& where, int interrupt, Deadline deadline) {
+  GANTRY_ASSIGN(const Addresses addresses, look_up(where, AI_PASSIVE, interrupt, deadline));
   const addrinfo& address = *addresses;
   Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
   if (!socket) return fail_errno("socket");

@@ -1,18 +1,20 @@
 #pragma once  // remote/tcp.hpp: connections of TCP with deadlines.
 
 #include "base/fd.hpp"
-#include "remote/remote_name.hpp"
+#include "remote/look_up.hpp"
 
 namespace gantry {
 
-/// Connects to the first address of the host that answers. Looking the name up may outlast the
-/// deadline. Errors: `not_found` (no such host, nobody listens), `timed_out`, `interrupted` when
-/// `interrupt` (-1: none) is readable, `system`.
-[[nodiscard]] Result<Fd> connect_tcp(const HostPort& where, int interrupt, Deadline deadline);
+/// Connects to the first address of the host that answers; all of them share the time. Errors:
+/// `not_found` (no such host, nobody listens), `timed_out`, `interrupted` when `interrupt` (-1:
+/// none) is readable, `system`, `out_of_memory`.
+[[nodiscard]] Result<Fd> connect_tcp(const HostPort& where, int interrupt, Deadline deadline,
+                                     NameService service = &::getaddrinfo);
 
 /// Errors: `already_exists` when the port is taken, `not_found` when this host has no such address,
-/// `permission_denied`, `system`.
-[[nodiscard]] Result<Fd> listen_tcp(const HostPort& where);
+/// `permission_denied`, `system`; for a name also those of look_up().
+[[nodiscard]] Result<Fd> listen_tcp(const HostPort& where, int interrupt = -1,
+                                    Deadline deadline = Deadline::never());
 
 /// The address of a socket, this end's or the other one's; "?" if it has none any more. Of a Unix
 /// socket without a file the process at its other end.

@@ -46,12 +46,14 @@ class HostileSender : public ::testing::Test {
     for (std::size_t i = 0; i < parts.size(); ++i)
       EXPECT_TRUE(same(message->segment(i).bytes, parts.begin()[i]));
   }
-  /// The session ends so, and the consumer gets at most `before`, the first messages, unharmed.
-  void expect_ends_by(Code code, const std::vector<std::vector<std::byte>>& before = {}) {
+  /// The session ends so, in these words, and the consumer gets at most `before`, the first
+  /// messages, unharmed.
+  void expect_ends_by(Code code, std::string_view words,
+                      const std::vector<std::vector<std::byte>>& before = {}) {
     const RemoteEnd end = side_->end();
     EXPECT_EQ(end.kind, RemoteEnd::Kind::over);
     EXPECT_EQ(end.why.code, code) << to_string(end.why);
-    EXPECT_FALSE(end.why.message.empty());
+    EXPECT_NE(end.why.message.find(words), std::string::npos) << to_string(end.why);
     side_->drop();
     std::size_t got = 0;
     Result<Message> message;
@@ -61,13 +63,13 @@ class HostileSender : public ::testing::Test {
     }
     EXPECT_EQ(message.error().code, Code::peer_gone) << to_string(message.error());
   }
-  /// A fresh session, which ends by what is said after one honest message.
-  void expect_refused(const std::function<void()>& say) {
+  /// A fresh session, which ends in these words by what is said after one honest message.
+  void expect_refused(std::string_view words, const std::function<void()>& say) {
     open();
     const auto first = pattern(100, 7);
     side_->say(head_of(1, 100), first);
     say();
-    expect_ends_by(Code::peer_misbehaved, {first});
+    expect_ends_by(Code::peer_misbehaved, words, {first});
   }
 
   const ScratchDirectory scratch_;

@@ -45,6 +45,16 @@ class CutNetwork {
     every_ = bytes;
     cut_after(bytes);
   }
+  /// Ends the far half of all connections: their callers hear nothing of it.
+  void cut_far_half() {
+    cuts_far_half_ = true;
+    ring(wake_.get());
+  }
+  /// Passes nothing on any more, and ends nothing: as if the far host had vanished.
+  void freeze() {
+    is_over_ = true;
+    ring(wake_.get());
+  }
   [[nodiscard]] int cuts() const { return cuts_; }
   /// One bit of the byte behind the next `bytes` that come from the far end arrives changed.
   void change_after(std::int64_t bytes) { until_changed_ = bytes; }
@@ -79,6 +89,7 @@ class CutNetwork {
         pair = lives ? std::next(pair) : pairs_.erase(pair);
       }
       if (left_ == 0) cut();
+      if (cuts_far_half_.exchange(false)) cut_far();
     }
   }
 
@@ -126,14 +137,25 @@ class CutNetwork {
     ++cuts_;
   }
 
+  void cut_far() {
+    for (Pair& pair : pairs_) {
+      ::shutdown(pair.far.get(), SHUT_RDWR);
+      silent_.push_back(std::move(pair.near));
+    }
+    pairs_.clear();
+    ++cuts_;
+  }
+
   const HostPort to_;
   const Fd listener_;
   const Fd wake_;
   std::list<Pair> pairs_;
+  std::vector<Fd> silent_;  // near halves without a far one
   std::atomic<bool> is_over_ = false;
   std::atomic<bool> refuses_ = false;
   std::atomic<std::int64_t> left_ = -1;
   std::atomic<std::int64_t> every_ = -1;
+  std::atomic<bool> cuts_far_half_ = false;
   std::atomic<int> cuts_ = 0;
   std::atomic<std::uint64_t> passed_ = 0;
   std::atomic<bool> sees_ = false;

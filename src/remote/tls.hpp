@@ -26,6 +26,11 @@ class TlsCarriers {
     --count_;
     changed_.notify_all();
   }
+  /// Then await_end() may wait.
+  [[nodiscard]] bool is_any() noexcept {
+    const std::lock_guard lock(mutex_);
+    return count_ > 0;
+  }
   /// Call it when all of their ends here are closed, before the process ends. Waits for a second or
   /// two at most.
   void await_end() noexcept {

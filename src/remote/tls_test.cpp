@@ -110,6 +110,7 @@ TEST_F(RemoteTls, AChangedByteIsNeverDelivered) {
   }));
   EXPECT_GT(network.changes(), 3);
   EXPECT_TRUE(has_said("a connection broke"));
+  EXPECT_TRUE(has_said(": is back again, after "));
 }
 
 TEST_F(RemoteTls, AConsumerGoesOnWhereTheConnectionBroke) {
@@ -248,6 +249,18 @@ TEST_F(RemoteTls, ThreadsAndDescriptorsEndWithTheirConnections) {
   for (int i = 0; i < 10; ++i) open();
   EXPECT_TRUE(settles(threads, threads_before)) << threads() << " of " << threads_before;
   EXPECT_TRUE(settles(descriptors, descriptors_before)) << descriptors();
+}
+
+// What it says last would wait a second for an answer.
+TEST_F(RemoteTls, WhoDropsAnEndWhoseHostIsSilentDoesNotWait) {
+  const auto out = test::make_producer("frames", there()).value();
+  CutNetwork network(plain_address());
+  auto in = std::make_optional(consume(through(network)).value());
+  network.freeze();
+  const auto begin = std::chrono::steady_clock::now();
+  in.reset();
+  constexpr std::chrono::milliseconds kLastWords{1000};  // TlsCarrier's
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kLastWords / 2);
 }
 
 }  // namespace

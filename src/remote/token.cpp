@@ -76,7 +76,7 @@ Result<std::string> token_or_file(const std::string& given) {
     GANTRY_TRY(check_token(given));
     return given;
   }
-  const char* const path = std::getenv(kTokenVariable);
+  const char* const path = ::secure_getenv(kTokenVariable);
   if (path == nullptr || *path == '\0')
     return fail(Code::permission_denied, "a channel of another host needs the token of its bridge",
                 fmt::format("name the file that holds it in ${}, or set "

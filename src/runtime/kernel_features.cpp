@@ -19,6 +19,7 @@
 #include "base/populate.hpp"
 #include "base/result.hpp"
 #include "base/sizes.hpp"
+#include "base/userfaultfd.hpp"
 
 // Newer kernel features that Gantry uses. docs/platforms.md has the same lines with their reasons.
 namespace gantry {
@@ -106,6 +107,12 @@ int try_io_uring() noexcept {
   return made < 0 && (errno == EFAULT || errno == EINVAL) ? 0 : answer(made);  // the kernel has it
 }
 
+int try_userfaultfd() noexcept {
+  const Fd fd = open_userfaultfd();
+  if (!fd) return errno;
+  return agree_on_userfaults(fd, kUserfaultFeatures) ? 0 : errno;
+}
+
 int try_mbind() noexcept {
   const auto page = page_bytes();
   void* const at =
@@ -120,7 +127,8 @@ struct Feature {
   std::string_view name;
   std::string_view since;  // the first Linux that has it
   int (*attempt)() noexcept;
-  std::string_view lost;  // without it
+  std::string_view lost;       // without it
+  std::string_view mend = {};  // where it is refused; empty: the container's seccomp profile
 };
 
 constexpr std::array kFeatures{
@@ -144,6 +152,9 @@ constexpr std::array kFeatures{
     Feature{"io_uring", "5.19", try_io_uring,
             "files are read and written by threads with pread() and pwrite()"},
     Feature{"mbind", "2.6.7", try_mbind, "memory cannot be bound to a NUMA node"},
+    Feature{"userfaultfd", "5.14", try_userfaultfd,
+            "a snapshot is loaded whole before it can be used, and no working set is recorded",
+            kUserfaultMend},
 };
 
 bool is_refused(int error) noexcept {
@@ -155,7 +166,8 @@ EngineStatus look_at(const Feature& feature) {
   if (error == 0)
     return {std::string(feature.name), true, fmt::format("since Linux {}", feature.since), {}};
   const std::string mend =
-      is_refused(error)
+      is_refused(error) && !feature.mend.empty() ? std::string(feature.mend)
+      : is_refused(error)
           ? fmt::format("allow {} in the container's seccomp profile", feature.name)
           : fmt::format("use Linux {} or newer; a container's seccomp profile may hide it, too",
                         feature.since);

@@ -37,15 +37,8 @@ Result<StageEndpoint> find_end(std::string_view name, bool output) {
 }
 
 Result<InputImpl> open_input(const StageEndpoint& end, const StageOptions& options) {
-  switch (end.transport) {
-    case Transport::gantry:
-      return open_gantry_input(end, options);
-    case Transport::pipe:
-      return open_pipe_input(end, options);
-    case Transport::zmq:
-      break;
-  }
-  return open_zmq_input(end, options);
+  return end.transport == Transport::gantry ? open_gantry_input(end, options)
+                                            : open_pipe_input(end, options);
 }
 
 tl::unexpected<Error> no_conversion(std::string_view what) {
@@ -58,15 +51,8 @@ Result<OutputImpl> open_output(const StageEndpoint& end, const StageOptions& opt
   if (!end.as.empty() && end.transport != Transport::gantry)
     return no_conversion(
         fmt::format("stage output '{}' over {}", end.channel, to_string(end.transport)));
-  switch (end.transport) {
-    case Transport::gantry:
-      return open_gantry_output(end, options);
-    case Transport::pipe:
-      return open_pipe_output(end, options);
-    case Transport::zmq:
-      break;
-  }
-  return open_zmq_output(end, options);
+  return end.transport == Transport::gantry ? open_gantry_output(end, options)
+                                            : open_pipe_output(end, options);
 }
 
 }  // namespace

@@ -57,12 +57,6 @@ using OutputImpl = std::unique_ptr<StageOutput::Impl>;
 [[nodiscard]] Result<OutputImpl> open_gantry_output(const StageEndpoint&, const StageOptions&);
 [[nodiscard]] Result<InputImpl> open_pipe_input(const StageEndpoint&, const StageOptions&);
 [[nodiscard]] Result<OutputImpl> open_pipe_output(const StageEndpoint&, const StageOptions&);
-[[nodiscard]] Result<InputImpl> open_zmq_input(const StageEndpoint&, const StageOptions&);
-[[nodiscard]] Result<OutputImpl> open_zmq_output(const StageEndpoint&, const StageOptions&);
-
-/// Opens libzmq when first called, so that only this transport needs it. Errors: `unsupported` with
-/// what to install.
-[[nodiscard]] Result<void> zmq_usable();
 
 /// The name for errors: "channel 'NAME'".
 [[nodiscard]] std::string quoted(const StageEndpoint& end);

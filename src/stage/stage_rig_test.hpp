@@ -106,7 +106,6 @@ class Rig {
 
   [[nodiscard]] std::string address(std::size_t link, bool output) {
     if (transport_ == Transport::gantry) return fmt::format("data.{}", link);
-    if (transport_ == Transport::zmq) return fmt::format("ipc://{}/data.{}", folder_, link);
     Fd& end = output ? links_[link].write_end : links_[link].read_end;
     return fmt::to_string(end.release());  // the stage's own from here on
   }

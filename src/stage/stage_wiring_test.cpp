@@ -6,6 +6,8 @@
 #include <limits>
 #include <random>
 
+#include "base/test_effort.hpp"
+
 namespace gantry {
 
 static bool operator==(const StageEndpoint::Link& a, const StageEndpoint::Link& b) {
@@ -27,10 +29,10 @@ std::vector<StageEndpoint> some_ends() {
           {"frames", false, Transport::pipe, 1, 1, {{"12", -1}}},
           {"a;b:c,d@e%f g\nh\xff",
            true,
-           Transport::zmq,
+           Transport::pipe,
            64,
            std::numeric_limits<Bytes>::max(),
-           {{"ipc:///run/user/1000/gantry/run-5/x,y@z;q", std::numeric_limits<int>::max()}}}};
+           {{"/run/user/1000/gantry/run-5/x,y@z;q", std::numeric_limits<int>::max()}}}};
 }
 
 Code decode_error(std::string_view text) {
@@ -117,7 +119,7 @@ void check_stable(const std::string& text) {
 }
 
 TEST(StageWiring, SurvivesRandomText) {
-  std::mt19937 random(20260701);
+  std::mt19937 random(test_seed(20260701));
   for (int round = 0; round < 20000; ++round) {
     std::string text(random() % 80, '\0');
     for (char& c : text) c = static_cast<char>(random());
@@ -126,7 +128,7 @@ TEST(StageWiring, SurvivesRandomText) {
 }
 
 TEST(StageWiring, SurvivesDamagedText) {
-  std::mt19937 random(20260702);
+  std::mt19937 random(test_seed(20260702));
   const std::string good = encode_stage_endpoints(some_ends());
   const std::string_view letters = "0189afz%:;,@-./ \n";
   for (int round = 0; round < 20000; ++round) {
@@ -164,16 +166,16 @@ TEST(StageWiring, AnUnknownEndIsNamedWithThoseThereAre) {
 }
 
 TEST(StageWiring, TransportsHaveNames) {
-  for (const auto transport : {Transport::gantry, Transport::pipe, Transport::zmq})
+  for (const auto transport : {Transport::gantry, Transport::pipe})
     EXPECT_EQ(parse_transport(to_string(transport)).value(), transport);
   EXPECT_FALSE(parse_transport("carrier"));
 }
 
-TEST(StageWiring, EveryTransportSaysWhetherItWorks) {
-  ASSERT_EQ(transports().size(), 3u);
+TEST(StageWiring, EveryTransportIsListed) {
+  ASSERT_EQ(transports().size(), 2u);
   for (const auto& status : transports()) {
     EXPECT_TRUE(parse_transport(status.name)) << status.name;
-    EXPECT_EQ(status.mend.empty(), status.usable) << status.name;
+    EXPECT_TRUE(status.usable) << status.name;
   }
 }
 

@@ -3,7 +3,6 @@
 #include <gantry/run/stage.hpp>
 
 #include "base/result.hpp"
-#include "stage/stage_link.hpp"
 
 namespace gantry {
 namespace {
@@ -16,8 +15,7 @@ struct TransportFacts {
 
 constexpr std::array kTransports{
     TransportFacts{Transport::gantry, "gantry", "shared memory, no copy on receipt"},
-    TransportFacts{Transport::pipe, "pipe", "the kernel copies in and out"},
-    TransportFacts{Transport::zmq, "zmq", "ZeroMQ over a Unix socket"}};
+    TransportFacts{Transport::pipe, "pipe", "the kernel copies in and out"}};
 
 }  // namespace
 
@@ -31,22 +29,13 @@ Result<Transport> parse_transport(std::string_view text) {
   if (facts != kTransports.end()) return facts->transport;
   return fail(Code::invalid_argument,
               fmt::format("transport '{}': there is none of that name", text),
-              "the transports are gantry, pipe and zmq");
-}
-
-Result<void> check_transport(Transport transport) {
-  // The others need nothing but the kernel.
-  return transport == Transport::zmq ? zmq_usable() : Result<void>{};
+              "the transports are gantry and pipe");
 }
 
 std::vector<EngineStatus> transports() {
   std::vector<EngineStatus> statuses;
-  for (const auto& facts : kTransports) {
-    const auto usable = check_transport(facts.transport);
-    statuses.push_back({std::string(facts.name), usable.has_value(),
-                        usable ? std::string(facts.runs_on) : usable.error().message,
-                        usable ? std::string() : usable.error().hint});
-  }
+  for (const auto& facts : kTransports)
+    statuses.push_back({std::string(facts.name), true, std::string(facts.runs_on), {}});
   return statuses;
 }
 

@@ -38,11 +38,18 @@ std::uint64_t counter() noexcept {
 #endif
 }
 
-/// The stage of a run has its name from there; everybody else from the kernel.
+std::string variable(const char* name) {
+  const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): as directory.cpp
+  return value == nullptr ? "" : value;
+}
+
+/// The stage of a run has its name from there, with its replica if there are several; all others
+/// have theirs from the kernel.
 std::string process_name() {
-  const char* stage =
-      std::getenv("GANTRY_STAGE");  // NOLINT(concurrency-mt-unsafe): as directory.cpp
-  if (stage != nullptr && *stage != '\0') return stage;
+  std::string stage = variable("GANTRY_STAGE");
+  const std::string replicas = variable("GANTRY_REPLICAS");
+  if (!stage.empty() && (replicas.empty() || replicas == "1")) return stage;
+  if (!stage.empty()) return stage + "." + variable("GANTRY_REPLICA");
   std::string name;
   std::ifstream file("/proc/self/comm");
   std::getline(file, name);

@@ -116,7 +116,7 @@ TEST_F(Decoded, OfEveryLengthItSaysSomethingSane) {
 }
 
 TEST_F(Decoded, OfBrokenBytesItSaysSomethingSane) {
-  std::mt19937_64 random(20);
+  std::mt19937_64 random(test_seed(20));
   for (int turn = 0; turn < 20'000 / kTestStride; ++turn) {
     auto broken = bytes_;
     for (unsigned hits = 1 + random() % 8; hits > 0; --hits) {
@@ -128,7 +128,7 @@ TEST_F(Decoded, OfBrokenBytesItSaysSomethingSane) {
 }
 
 TEST_F(Decoded, OfRandomBytesItSaysSomethingSane) {
-  std::mt19937_64 random(21);
+  std::mt19937_64 random(test_seed(21));
   std::vector<std::byte> noise(bytes_.size());
   for (int turn = 0; turn < 200 / kTestStride; ++turn) {
     for (std::byte& byte : noise) byte = static_cast<std::byte>(random());

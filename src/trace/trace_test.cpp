@@ -144,7 +144,7 @@ TEST_F(Traced, MoreThanARingHoldsIsThereIfItIsReadInTime) {
 // Method: two threads overwrite a ring as fast as they can, while it is read all the time; half-way
 // they wait for a look that began then, which a busy machine may else not have before the end.
 TEST_F(Traced, WhatIsReadWhileItIsWrittenIsThereOnceOrCounted) {
-  constexpr std::uint64_t kEach = 100'000 / kTestStride;
+  const std::uint64_t kEach = 100'000 / static_cast<unsigned>(kTestStride);
   Recording recording = record(4096);
   EndTrace end;
   end.join(directory_, EndKind::producer, "c");

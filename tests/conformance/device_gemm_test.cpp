@@ -6,6 +6,7 @@
 
 #include "base/test_effort.hpp"
 #include "device_suite.hpp"
+#include "gemm/test_bits.hpp"
 #include "gemm/test_products.hpp"
 
 // Products on every device: each element against sums of its own, and nothing else touched.
@@ -88,13 +89,26 @@ INSTANTIATE_TEST_SUITE_P(Devices, DeviceProducts, testing::ValuesIn(kDevices), d
 
 TEST_P(DeviceProducts, SayWhoComputesThem) {
   const GemmFacts& facts = library_->facts();
-  EXPECT_FALSE(facts.library.empty());
-  EXPECT_FALSE(facts.core.empty());
-  EXPECT_FALSE(facts.why.empty());
-  if (device_->facts().kind == DeviceKind::opencl) {
-    EXPECT_EQ(facts.library, "gantry");
+  const std::vector<Element> all(kAllElements.begin(), kAllElements.end());
+  if (device_->facts().kind == DeviceKind::cpu) {
+    const auto on_cpu = must(open_gemm());
+    EXPECT_EQ(facts.library, on_cpu->facts().library);
+    EXPECT_EQ(facts.core, on_cpu->facts().core);
+    EXPECT_EQ(facts.why, on_cpu->facts().why);
+    for (const Element element : all)
+      EXPECT_EQ(library_->takes(type_of(element)), on_cpu->takes(type_of(element)))
+          << to_string(element);
+    return;
   }
-  EXPECT_GE(elements().size(), 4u);
+  const bool has_library = device_->gemm_program().has_value();
+  EXPECT_EQ(facts.library, has_library ? "cublas" : "gantry");
+  EXPECT_EQ(facts.core, device_->facts().about);
+  EXPECT_EQ(facts.why,
+            has_library ? "the device's own library" : device_->gemm_program().error().message);
+  std::vector<Element> wanted = all;
+  if (device_->facts().kind == DeviceKind::cuda && !has_library)
+    std::erase_if(wanted, [](Element element) { return bytes_of(element) <= 2; });
+  EXPECT_EQ(elements(), wanted);
 }
 
 TEST_P(DeviceProducts, OfWholeNumbersAreExactAndTouchNothingElse) {

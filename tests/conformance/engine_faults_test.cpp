@@ -1,6 +1,7 @@
 #include <unistd.h>
 
 #include "base/fd.hpp"
+#include "base/test_sanitizer.hpp"
 #include "engine_suite.hpp"
 
 // Memory that is not there: every engine answers with the address and says how far it came.
@@ -126,9 +127,8 @@ TEST_P(EngineFaults, AnOverlappingCopyThatFailsHasMovedWhatItSays) {
 }
 
 TEST_P(EngineFaults, AddressesThatNoMappingCanHaveFailTheMove) {
-#if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
-  GTEST_SKIP() << "the sanitizer's memcpy() ends the process at such addresses";
-#endif
+  if (has_sanitizer())
+    GTEST_SKIP() << "the sanitizer's memcpy() ends the process at such addresses";
   const Rig rig;
   auto* nowhere = reinterpret_cast<std::byte*>(std::uintptr_t{0xdead} << 48);
   const Completion read = run(Move::copy(rig.destination.page(0), {nowhere, kPage}));

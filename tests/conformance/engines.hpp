@@ -7,6 +7,7 @@
 
 #include "engine/dsa/dsa_engine.hpp"
 #include "engine/inline/inline_engine.hpp"
+#include "engine/policy/policy_engine.hpp"
 #include "engine/thread/thread_engine.hpp"
 #include "support/dsa/model_queue.hpp"
 
@@ -36,8 +37,8 @@ inline std::shared_ptr<Engine> make_auto(double border) {
       }
       calibration.engines.push_back(std::move(costs));
     }
-  return *make_policy_engine({*make_inline_engine(), *make_thread_engine({})},
-                             std::move(calibration), {.cpus = 1000, .calibrate = {}});
+  return *make_auto_engine({*make_inline_engine(), *make_thread_engine({})}, std::move(calibration),
+                           {.cpus = 1000, .calibrate = {}});
 }
 
 /// The engine on a device model, by one of its entrances.

@@ -1,17 +1,12 @@
 #include <limits>
 
+#include "base/test_sanitizer.hpp"
 #include "pipeline_suite.hpp"
 
 // More steps than 31 bits count, without as much memory: what is read is made as it is asked for,
 // what is written is looked at and forgotten.
 namespace gantry {
 namespace {
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool kIsSlow = true;
-#else
-constexpr bool kIsSlow = false;
-#endif
 
 constexpr std::uint64_t kLargeSteps = (std::uint64_t{1} << 31) + 54'321;
 constexpr std::uint64_t kPeriod = 4099;  // a prime: no chunk begins as another does
@@ -46,7 +41,7 @@ void each_run(std::uint64_t offset, std::uint64_t size, Run run) {
 }
 
 TEST(LargePipeline, HasMoreStepsThan31BitsCount) {
-  if (kIsSlow) GTEST_SKIP() << "too slow under a sanitizer";
+  if (has_sanitizer()) GTEST_SKIP() << "too slow under a sanitizer";
   const auto device = *make_cpu_device();
   ProgramSource source;
   source.cpu["invert"] = [](const CpuArguments& with, const CpuSlice& slice) -> Result<void> {

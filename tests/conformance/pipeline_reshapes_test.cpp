@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
+#include "base/test_effort.hpp"
 #include "pipeline_suite.hpp"
 #include "shape_reference.hpp"
 
@@ -20,7 +21,7 @@ Words words_of(const std::vector<std::byte>& bytes) {
 }
 
 std::vector<float> random_floats(std::size_t count) {
-  std::mt19937 random(7);
+  std::mt19937 random(test_seed(7));
   std::vector<float> values(count);
   for (float& value : values) value = static_cast<float>(random() % 100'000) / 7 - 5'000;
   return values;
@@ -58,7 +59,7 @@ class PipelineReshapes : public PipelineTest {
 };
 
 TEST_P(PipelineReshapes, GiveTheDeviceWhatAPlainLoopMakes) {
-  std::mt19937 random(22);
+  std::mt19937 random(test_seed(22));
   for (int done = 0; done < 60;) {
     const DrawnReshape drawn(random, done % 20 == 0 ? 200'000 : 4'000);
     const AskedReshape& asked = drawn.asked();

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "engine/shape/groups.hpp"
-#include "engine/shape/reference.hpp"
+#include "engine/shape/test_reference.hpp"
 
 namespace gantry {
 

@@ -9,10 +9,6 @@
 
 #include "fault/part.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-extern "C" std::size_t __sanitizer_get_current_allocated_bytes();  // NOLINT: the run-time's own
-#endif
-
 namespace gantry::fault {
 namespace {
 
@@ -61,12 +57,8 @@ void check_census(const std::string& directory, const Census& before,
 }
 
 std::size_t heap_in_use() noexcept {
-#if defined(__SANITIZE_ADDRESS__)
-  return __sanitizer_get_current_allocated_bytes();
-#else
   const auto info = ::mallinfo2();
   return info.uordblks + info.hblkhd;
-#endif
 }
 
 }  // namespace gantry::fault

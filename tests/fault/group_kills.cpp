@@ -108,7 +108,7 @@ class Rank {
     options.ranks = settings_.ranks;
     options.name = fmt::format("kills-{}", generation_);
     options.directory = settings_.directory;
-    options.patience = kPatience;
+    options.join_timeout = kPatience;
     options.stall_limit = settings_.stops ? kStallLimit : kLongStall;
     auto group = Group::join(options, make_inline_engine().value());
     if (!group) broken("joining: " + to_string(group.error()));

@@ -253,6 +253,17 @@ TEST_F(Tree, CatchesAWordThatWasGivenUp) {
                                    StartsWith("tests/c_test.cpp:1: Gizmo: ")));
 }
 
+TEST_F(Tree, CatchesAThreadThatIsStartedElsewhere) {
+  add("src/base/worker_thread.hpp", "return std::thread(std::move(run));\n");
+  add("src/base/a.cpp", "std::thread thread_;\nstd::thread t([] {});\nauto f = std::async(g);\n");
+  add("src/memory/b.cpp", "std::vector<std::thread> all;\nall.emplace_back([] {});\n");
+  add("src/memory/c.cpp", "std::vector<int> all;\nall.emplace_back([] { return 1; }());\n");
+  add("src/memory/d_test.cpp", "std::thread t([] {});\n");
+  EXPECT_THAT(check(), ElementsAre(StartsWith("src/base/a.cpp:2: a thread"),
+                                   StartsWith("src/base/a.cpp:3: a thread"),
+                                   StartsWith("src/memory/b.cpp:2: a thread")));
+}
+
 TEST_F(Tree, CatchesAPageWithoutTables) {
   add("docs/layers.md", "Nothing here.\n");
   EXPECT_THAT(check(), Contains(HasSubstr("no table begins with")));

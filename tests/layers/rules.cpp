@@ -5,6 +5,8 @@
 #include <filesystem>
 #include <iterator>
 #include <map>
+#include <regex>
+#include <sstream>
 
 namespace layers {
 
@@ -239,6 +241,30 @@ Words crowded(std::string_view page, const std::vector<Source>& sources) {
   return violations;
 }
 
+Words thread_starts(const std::vector<Source>& sources) {
+  // A constructor's call, a variable with arguments, and a thread that a container makes.
+  static const std::regex kStart(
+      R"(std::j?thread( \w+)?[({]|emplace_back\(\[|pthread_create|std::async)");
+  Words violations;
+  for (const auto& source : sources) {
+    const bool may = source.path == "src/base/worker_thread.hpp" ||
+                     source.path == "src/base/close_elsewhere.cpp";
+    if (may || source.is_test() || !source.path.starts_with("src/")) continue;
+    const bool has_threads = source.text.find("std::vector<std::thread>") != source.text.npos;
+    std::size_t line = 0;
+    std::istringstream text(source.text);
+    for (std::string words; std::getline(text, words);) {
+      ++line;
+      std::smatch found;
+      if (!std::regex_search(words, found, kStart)) continue;
+      if (found.str().starts_with("emplace_back") && !has_threads) continue;
+      violations.push_back(source.path + ":" + std::to_string(line) +
+                           ": a thread without start_thread(): it takes the program's signals");
+    }
+  }
+  return violations;
+}
+
 Words old_words(std::string_view page, const std::vector<Source>& sources) {
   Words violations;
   for (const std::string& old : first_column_words(page))
@@ -259,6 +285,7 @@ Words check_tree(const std::string& root) {
   append(violations, folders_without_a_module(table, sources));
   append(violations, forbidden_includes(table, sources));
   append(violations, oversized(sources));
+  append(violations, thread_starts(sources));
   const auto tests = read_tree(root, {"tests"});
   append(violations, oversized(tests));
   for (const auto& all : {sources, tests}) append(violations, crowded(page, all));

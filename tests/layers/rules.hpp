@@ -19,6 +19,8 @@ inline constexpr std::string_view kCrowdedReason = "more than 30 files";
 [[nodiscard]] Words oversized(const std::vector<Source>& sources);
 /// Folders with too many files of a kind, of which `page` does not say why.
 [[nodiscard]] Words crowded(std::string_view page, const std::vector<Source>& sources);
+/// Threads that the library starts without start_thread(), with the program's signals open.
+[[nodiscard]] Words thread_starts(const std::vector<Source>& sources);
 /// Words of docs/decisions/words.md that were given up.
 [[nodiscard]] Words old_words(std::string_view page, const std::vector<Source>& sources);
 

@@ -20,7 +20,7 @@ namespace gantry {
 namespace {
 
 constexpr std::uint32_t kPeerPidfd = 77, kPassRights = 83, kPopulateRead = 22, kPopulateWrite = 23,
-                        kCollapse = 25;
+                        kCollapse = 25, kNewUserfault = 0xaa00;
 
 struct Case {
   std::string_view feature;  // as kernel_features() names it
@@ -31,17 +31,19 @@ struct Case {
 std::vector<Case> optional_cases(int unknown) {
   const int option = unknown == EPERM ? EPERM : ENOPROTOOPT;
   const int advice = unknown == EPERM ? EPERM : EINVAL;
-  return {{"pidfd_open", {{SYS_pidfd_open, unknown}}},
-          {"SO_PEERPIDFD", {{SYS_getsockopt, option, true, 2, kPeerPidfd}}},
-          {"SO_PASSRIGHTS", {{SYS_setsockopt, option, true, 2, kPassRights}}},
-          {"MADV_POPULATE",
-           {{SYS_madvise, advice, true, 2, kPopulateRead},
-            {SYS_madvise, advice, true, 2, kPopulateWrite}}},
-          {"MADV_COLLAPSE", {{SYS_madvise, advice, true, 2, kCollapse}}},
-          {"membarrier", {{SYS_membarrier, unknown}}},
-          {"close_range", {{SYS_close_range, unknown}}},
-          {"io_uring", {{SYS_io_uring_setup, unknown}}},
-          {"mbind", {{SYS_mbind, unknown}}}};
+  return {
+      {"pidfd_open", {{SYS_pidfd_open, unknown}}},
+      {"SO_PEERPIDFD", {{SYS_getsockopt, option, true, 2, kPeerPidfd}}},
+      {"SO_PASSRIGHTS", {{SYS_setsockopt, option, true, 2, kPassRights}}},
+      {"MADV_POPULATE",
+       {{SYS_madvise, advice, true, 2, kPopulateRead},
+        {SYS_madvise, advice, true, 2, kPopulateWrite}}},
+      {"MADV_COLLAPSE", {{SYS_madvise, advice, true, 2, kCollapse}}},
+      {"membarrier", {{SYS_membarrier, unknown}}},
+      {"close_range", {{SYS_close_range, unknown}}},
+      {"io_uring", {{SYS_io_uring_setup, unknown}}},
+      {"mbind", {{SYS_mbind, unknown}}},
+      {"userfaultfd", {{SYS_userfaultfd, unknown}, {SYS_ioctl, unknown, true, 1, kNewUserfault}}}};
 }
 
 bool is_missing(std::string_view name) {

@@ -11,16 +11,8 @@
 #include <filesystem>
 #include <fstream>
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define GANTRY_ORACLE_SANITIZED 1
-#else
-#define GANTRY_ORACLE_SANITIZED 0
-#endif
-
 namespace gantry::oracle {
 namespace {
-
-constexpr bool kSanitized = GANTRY_ORACLE_SANITIZED != 0;
 
 Bytes address_space() {
   std::ifstream statm("/proc/self/statm");
@@ -29,13 +21,12 @@ Bytes address_space() {
   return pages * static_cast<Bytes>(::sysconf(_SC_PAGESIZE));
 }
 
-// Sanitizers reserve terabytes of addresses.
 void limit_process(const Role& role) {
   if (role.max_descriptors != 0) {
     const rlimit limit{role.max_descriptors, role.max_descriptors};
     ::setrlimit(RLIMIT_NOFILE, &limit);
   }
-  if (role.max_more_memory != 0 && !kSanitized) {
+  if (role.max_more_memory != 0) {
     const Bytes bytes = address_space() + role.max_more_memory;
     const rlimit limit{bytes, bytes};
     ::setrlimit(RLIMIT_AS, &limit);
@@ -146,7 +137,7 @@ Part::Stopwatch::~Stopwatch() {
 // What the machine stood still, or this process was held, does not count. Behind a halt of the
 // whole machine this process may be the first to go on.
 void Part::Stopwatch::check() const {
-  constexpr std::uint64_t kGrace = kSanitized ? 6'000'000'000 : 2'000'000'000;
+  constexpr std::uint64_t kGrace = 2'000'000'000;
   const std::uint64_t took = now_ns() - started_;
   const auto given = static_cast<std::uint64_t>(time_.count());
   const auto is_late = [&] {
@@ -196,7 +187,6 @@ Footprint Footprint::take() {
 }
 
 void fork_copy(Part& part, const std::function<void(Dice&)>& late) {
-  if (kSanitized) return;
   Dice dice(part.dice.next());
   const pid_t pid = ::fork();
   if (pid < 0) return;

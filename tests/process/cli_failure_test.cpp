@@ -6,7 +6,11 @@
 #include <string.h>
 #include <sys/ioctl.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
 
 #include "cli_support.hpp"
 
@@ -37,6 +41,48 @@ TEST_F(Cli, WhatSpeaksToTerminalsIsNotPassedOn) {
   const auto ended = run(gantry({"image", "ls", "\033[31mx\x7f"}));
   EXPECT_EQ(ended.status, 1);
   EXPECT_EQ(ended.errors, "gantry: ?[31mx?: No such file or directory\n");
+  const auto c1 = run(gantry({"image", "ls",
+                              "\xc2\x9b"
+                              "31m\x9bx\xc3\xa9"}));
+  EXPECT_EQ(c1.errors, "gantry: ?31m?x\xc3\xa9: No such file or directory\n");
+}
+
+TEST_F(Cli, AQuietBridgeSaysNothing) {
+  const ScratchDirectory files;
+  const std::string token = files.file("token"), socket = files.file("socket");
+  std::ofstream(token) << "sixteen_letters_and_more\n";
+  ASSERT_EQ(::chmod(token.c_str(), 0600), 0);
+  Subprocess bridge(
+      gantry({"bridge", "--quiet", "--listen", "unix:" + socket, "--token-file", token}));
+  ASSERT_TRUE(eventually([&] { return std::filesystem::exists(socket); }));
+  bridge.signal(SIGINT);
+  const auto ended = bridge.wait();
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->status, 130);
+  EXPECT_EQ(ended->output + ended->errors, "");
+}
+
+// What a program with raised rights (set-user-ID) reads is not told by its caller's environment.
+TEST_F(Cli, WithRaisedRightsNoVariableNamesAPath) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root gives a program to another user";
+  constexpr uid_t kNobody = 65534;
+  const ScratchDirectory files;
+  Command command = gantry({"doctor", "--json"});
+  const std::string raised = files.file("gantry");
+  std::filesystem::copy_file(command.argv[0], raised);
+  ASSERT_EQ(::chown(raised.c_str(), kNobody, kNobody), 0);
+  ASSERT_EQ(::chmod(raised.c_str(), 04755), 0);
+  for (const char* const variable : {"GANTRY_DIR", "XDG_RUNTIME_DIR", "TMPDIR"})
+    command.env.emplace_back(variable, files.file("of-the-caller"));
+  EXPECT_THAT(run(command).output, HasSubstr("of-the-caller"));
+  command.argv[0] = raised;
+  struct statvfs system{};
+  ASSERT_EQ(::statvfs(raised.c_str(), &system), 0);
+  const auto ended = run(command);
+  if ((system.f_flag & ST_NOSUID) != 0 || ended.output.empty())
+    GTEST_SKIP() << "a file system without set-user-ID, or no library for that user";
+  EXPECT_THAT(ended.output, HasSubstr("\"/tmp/gantry-65534\"")) << ended.errors;
+  EXPECT_THAT(ended.output, ::testing::Not(HasSubstr("of-the-caller")));
 }
 
 TEST_F(Cli, ASecondProducerIsRefused) {

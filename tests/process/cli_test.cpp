@@ -16,6 +16,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 // ---- bytes -------------------------------------------------------------------------------------
@@ -191,7 +192,7 @@ TEST_F(Cli, DoctorReportsEnginesTransportsAndMemory) {
   const auto document = nlohmann::json::parse(ended.output);
   EXPECT_GE(document["machine"]["cpus"].get<int>(), 1);
   EXPECT_EQ(document["engines"][0]["name"], "inline");
-  EXPECT_EQ(document["transports"].size(), 3u);
+  EXPECT_EQ(document["transports"].size(), 2u);
   EXPECT_EQ(document["directory"]["path"], scratch_.path());
   for (const std::string fact :
        {"memlock_limit_bytes", "huge_pages", "transparent_huge_pages_shared"})
@@ -300,6 +301,33 @@ TEST_F(DoctorOfPython, ProgramsThatAreNoPython) {
   EXPECT_EQ(said(), "python3 does not run; apt-get install python3");
 }
 
+// The last line counts what is missing, which --problems shows alone.
+TEST_F(Cli, DoctorEndsWithItsVerdict) {
+  const auto document = nlohmann::json::parse(run(gantry({"doctor", "--json"})).output);
+  std::vector<std::string> usable, missing;
+  for (const auto& parts : document)
+    if (parts.is_array() && !parts.empty() && parts[0].contains("mend"))
+      for (const auto& one : parts)
+        (one["usable"] == true ? usable : missing).push_back(one["name"].get<std::string>());
+  const std::string count = std::to_string(missing.size());
+  const std::string words =
+      missing.size() == 1 ? " other thing is missing" : " other things are missing";
+  const std::string text = run(gantry({"doctor"})).output;
+  const std::string last = text.substr(text.rfind('\n', text.size() - 2) + 1);
+  const auto problems = run(gantry({"doctor", "--problems"}));
+  EXPECT_EQ(problems.status, 0) << problems.errors;
+  if (!missing.empty()) {
+    EXPECT_EQ(last, "what channels need works; " + count + words +
+                        " (gantry doctor --problems shows them alone)\n");
+    EXPECT_THAT(problems.output,
+                ::testing::EndsWith("\nwhat channels need works; " + count + words + "\n"));
+  }
+  for (const std::string& name : missing)
+    EXPECT_THAT("\n" + problems.output, HasSubstr("\n" + name + " "));
+  for (const std::string& name : usable)
+    EXPECT_THAT("\n" + problems.output, Not(HasSubstr("\n" + name + " ")));
+}
+
 TEST_F(Cli, DoctorAndLsOnlyLook) {
   Command doctor = gantry({"doctor", "--json"});
   const std::string missing = scratch_.file("missing");
@@ -347,6 +375,8 @@ TEST_F(Cli, DoctorSaysHowToMendTheDirectory) {
   EXPECT_EQ(ended.status, 0);
   EXPECT_THAT(ended.output, HasSubstr("NOT USABLE"));
   EXPECT_THAT(ended.output, HasSubstr("chmod 700"));
+  EXPECT_THAT(ended.output, HasSubstr("\nCHANNELS DO NOT WORK: runtime directory: "));
+  EXPECT_THAT(run(gantry({"doctor", "--problems"})).output, HasSubstr("chmod 700"));
 }
 
 }  // namespace

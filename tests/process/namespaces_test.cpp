@@ -8,6 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
+#include <gantry/channel/status.hpp>
 
 #include "cli_support.hpp"
 
@@ -88,6 +89,38 @@ TEST_F(Cli, ABridgeThatEncryptsSaysWhyItEnds) {
     EXPECT_THAT(got.errors, ::testing::HasSubstr("the bridge there was ended by its user"));
     EXPECT_EQ(bridge.wait().value_or(Ended{}).status, 130);
   }
+}
+
+// Its process, and the one that the kernel knows at the socket, is the bridge.
+TEST_F(Cli, AReaderBehindABridgeIsShownAsItself) {
+  const ScratchDirectory here;
+  const std::string token = here.path() + "/.token";
+  std::ofstream(token) << "a token of 24 characters\n";
+  std::filesystem::permissions(token, std::filesystem::perms::owner_read);
+  const std::string address = "127.0.0.1:" + std::to_string(free_port());
+  Subprocess bridge(gantry({"bridge", "--listen", address, "--token-file", token}));
+  ASSERT_TRUE(bridge.wait_errors("listening on " + address));
+  Command source = put({"c", "--lines"}, "first\n");
+  source.keep_input = true;
+  const Subprocess putting(source);
+  Command get = gantry({"get", "c@" + address});
+  get.env.front().second = here.path();
+  get.env.emplace_back("GANTRY_TOKEN_FILE", token);
+  get.env.emplace_back("GANTRY_STAGE", "score");
+  get.env.emplace_back("GANTRY_REPLICA", "1");
+  get.env.emplace_back("GANTRY_REPLICAS", "2");
+  Subprocess getting(get);
+  ASSERT_TRUE(getting.wait_output("first\n"));
+  const auto list = list_channels(scratch_.path());
+  ASSERT_TRUE(list && list->size() == 1 && list->front().consumers.size() == 1);
+  const ConsumerStatus& reader = list->front().consumers.front();
+  EXPECT_EQ(reader.pid, bridge.pid());
+  EXPECT_EQ(reader.who, (EndName{own_end_name().host, "gantry get", "score", 1, 2}));
+  bridge.signal(SIGINT);
+  const std::string said = bridge.wait().value_or(Ended{}).errors;
+  const std::string time = "gantry: [0-9]+-[0-9]+-[0-9]+ [0-9]+:[0-9]+:[0-9]+: ";
+  EXPECT_THAT(said, ::testing::ContainsRegex(time + "bridge: listening on "));
+  EXPECT_THAT(said, ::testing::ContainsRegex(time + "127.0.0.1:[0-9]+ .score.1 of "));
 }
 
 }  // namespace

@@ -111,16 +111,19 @@ TEST_F(RunOutputs, AChannelOfARunIsNamedAsInItsFile) {
   };
   ASSERT_TRUE(eventually([&] { return look({"ls", "numbers.0.1"}).status == 0; }));
   const std::string listed = look({"ls", "numbers.0.1"}).output;
-  const std::string own = listed.substr(listed.find("run-"));
-  const std::string run_name = own.substr(0, own.find('/'));
+  const auto end = std::min(listed.find("/numbers.0.1"), listed.size());
+  const auto begin = listed.rfind('\n', end) + 1;
+  const std::string run_name = listed.substr(begin, end - begin);  // that of its file
   EXPECT_THAT(look({"ls", run_name + "/numbers"}).output,
               AllOf(HasSubstr("numbers.0.0"), HasSubstr("numbers.0.1")));
   const std::string file = files_.file("trace.json");
   for (const char* name : {"numbers", "numbers.0.0"}) {
     EXPECT_THAT(look({"ls", name}).output, HasSubstr("/numbers.0.0"));
     EXPECT_THAT(look({"top", name, "--once"}).output, HasSubstr("/numbers.0.0"));
-    for (const std::string& before : {std::string(), run_name + "/"})
+    for (const std::string& before : {std::string(), run_name + "/"}) {
+      EXPECT_THAT(look({"top", before + name, "--once"}).output, HasSubstr("/numbers.0.0"));
       EXPECT_EQ(look({"trace", before + name, "-o", file, "--seconds", "1ms"}).status, 0);
+    }
   }
   EXPECT_EQ(look({"ls", "number"}).status, 1);
 }

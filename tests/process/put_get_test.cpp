@@ -101,12 +101,42 @@ TEST_F(Cli, APathIsOfAnotherHostsChannel) {
 
 // ---- waiting -----------------------------------------------------------------------------------
 
-TEST_F(OnATerminal, GetSaysWhatItWaitsForAndWhatMayBeMeant) {
+// Terminal or not: whoever reads a service's log is to see it.
+TEST_F(Cli, GetSaysWhatItWaitsForAndWhatThereIs) {
   Subprocess putting(put({"photos"}, "x"));
   ASSERT_TRUE(listed("photos"));
-  Subprocess getting(with("2>", gantry({"get", "phtos"})));
-  EXPECT_THAT(read_until("\n"), HasSubstr("gantry: channel 'phtos' in " + scratch_.path() +
-                                          ": waiting for its producer; did you mean 'photos'?"));
+  Subprocess getting(gantry({"get", "phtos", "--timeout", "3"}));
+  const Ended ended = getting.wait().value_or(Ended{});
+  EXPECT_THAT(ended.errors,
+              HasSubstr("gantry: channel 'phtos' in " + scratch_.path() +
+                        ": waiting for its producer; did you mean 'photos'? there is photos\n"));
+  EXPECT_EQ(run(gantry({"get", "photos"})).output, "x");
+}
+
+TEST_F(Cli, PutSaysWhatElseThereIsWhileItWaits) {
+  Subprocess other(put({"photos"}, "x"));
+  ASSERT_TRUE(listed("photos"));
+  Subprocess putting(put({"phtos"}, "y"));
+  EXPECT_TRUE(
+      putting.wait_errors("gantry get phtos is one; did you mean 'photos'? there is also "
+                          "photos\n"));
+  EXPECT_EQ(run(gantry({"get", "phtos"})).output, "y");
+  EXPECT_EQ(run(gantry({"get", "photos"})).output, "x");
+}
+
+TEST_F(Cli, GetsDepthIsHowManyMessagesWaitForIt) {
+  Command source = put({"c", "--lines"}, "");
+  source.keep_input = true;
+  Subprocess putting(source);
+  Command reader = gantry({"get", "c", "--when-slow", "drop-oldest", "--depth", "2"});
+  Subprocess getting(reader);
+  ASSERT_TRUE(eventually([&] {
+    return run(gantry({"ls", "c", "--json"})).output.find("\"depth_limit\": 2") !=
+           std::string::npos;
+  }));
+  putting.close_input();
+  EXPECT_EQ(getting.wait().value_or(Ended{}).status, 0);
+  EXPECT_EQ(run(gantry({"get", "c", "--depth", "0"})).status, 2);
 }
 
 TEST_F(OnATerminal, PutSaysThatItWaitsForAConsumer) {

@@ -27,7 +27,7 @@ class Blame : public testing::TestWithParam<const char*> {
   RunScratch scratch_;
   std::string errors_;
 };
-INSTANTIATE_TEST_SUITE_P(Run, Blame, testing::Values("gantry", "pipe", "zmq"),
+INSTANTIATE_TEST_SUITE_P(Run, Blame, testing::Values("gantry", "pipe"),
                          [](const auto& one) { return std::string(one.param); });
 
 // What gunzip does not take, get cannot write; put then closes a stream that ends too early.
@@ -105,6 +105,38 @@ TEST_F(Shell, ACommandThatWroteToOneThatHadEndedIsExplained) {
               AllOf(StartsWith("gantry: stage source: exited with status 141; a command of its "
                                "pipe wrote to one that had ended"),
                     HasSubstr("sed -n 1,10p in place of head")));
+}
+
+// The stage behind it fails, too, and at once; the one before it when its reader has left.
+TEST_F(Shell, AStageThatLacksAProgramIsBlamedBeforeThoseThatFailForIt) {
+  const std::string pipeline =
+      "[stages.source]\nshell = 'seq 1 300000 | gantry put numbers'\n"
+      "[stages.work]\nshell = 'gantry get numbers | nosuchprogram | gantry put plain'\n"
+      "[stages.sink]\nshell = 'gantry get plain | grep -q 299999'\n"
+      "[channels.numbers]\nfrom = 'source'\nto = 'work'\n"
+      "[channels.plain]\nfrom = 'work'\nto = 'sink'\n";
+  for (int i = 0; i < 6; ++i) {
+    const Ended run = scratch_.run(pipeline);
+    EXPECT_EQ(run.status, 1) << run.errors;
+    EXPECT_THAT(last_line(run.errors),
+                AllOf(StartsWith("gantry: stage work: exited with status 127; a program of its "
+                                 "line was not found"),
+                      HasSubstr("stage sink exited with status 1, too")));
+  }
+}
+
+TEST_F(Shell, ANeighbourWhoseProgramIsMissingIsNamedWhileItGoesOn) {
+  const Ended run = scratch_.run(
+      "[stages.source]\nshell = 'sleep 60 | gantry put numbers'\n"
+      "[stages.work]\nshell = 'gantry get numbers | nosuchprogram | gantry put plain'\n"
+      "[stages.sink]\nshell = 'gantry get plain | grep -q 299999'\n"
+      "[channels.numbers]\nfrom = 'source'\nto = 'work'\n"
+      "[channels.plain]\nfrom = 'work'\nto = 'sink'\n");
+  EXPECT_EQ(run.status, 1) << run.errors;
+  EXPECT_THAT(last_line(run.errors),
+              AllOf(StartsWith("gantry: stage sink: exited with status 1; "),
+                    HasSubstr("; stage work had ended its stream while it had input")));
+  EXPECT_THAT(run.errors, HasSubstr("nosuchprogram: command not found"));
 }
 
 TEST_F(Shell, PipesVariablesAndSettingsWork) {

@@ -49,6 +49,7 @@ TEST_P(RunSignalled, StopsAllStagesAndLeavesNothing) {
   const auto ended = run.wait();
   ASSERT_TRUE(ended) << "still running";
   EXPECT_EQ(ended->status, kInterruptedStatus) << ended->errors;
+  EXPECT_THAT(ended->errors, HasSubstr("\ngantry: run: interrupted\n"));
   EXPECT_THAT(ended->output, IsEmpty());
   EXPECT_THAT(scratch.left_behind(), IsEmpty());
 }

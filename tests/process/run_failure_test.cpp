@@ -29,15 +29,16 @@ struct Victim {
 };
 
 class KilledStage : public testing::TestWithParam<std::tuple<const char*, Victim>> {};
-INSTANTIATE_TEST_SUITE_P(
-    Run, KilledStage,
-    Combine(Values("gantry", "pipe", "zmq"),
-            Values(Victim{"source", "0", "source"}, Victim{"relay", "0", "relay.0"},
-                   Victim{"relay", "1", "relay.1"}, Victim{"sink", "0", "sink"})),
-    [](const auto& one) {
-      const Victim& victim = std::get<1>(one.param);
-      return std::string(std::get<0>(one.param)) + "_" + victim.stage + victim.replica;
-    });
+INSTANTIATE_TEST_SUITE_P(Run, KilledStage,
+                         Combine(Values("gantry", "pipe"), Values(Victim{"source", "0", "source"},
+                                                                  Victim{"relay", "0", "relay.0"},
+                                                                  Victim{"relay", "1", "relay.1"},
+                                                                  Victim{"sink", "0", "sink"})),
+                         [](const auto& one) {
+                           const Victim& victim = std::get<1>(one.param);
+                           return std::string(std::get<0>(one.param)) + "_" + victim.stage +
+                                  victim.replica;
+                         });
 
 TEST_P(KilledStage, EndsTheRunAndIsNamed) {
   const auto& [transport, victim] = GetParam();
@@ -162,6 +163,18 @@ TEST_F(FailingRun, RefusesACommandThatDoesNotExist) {
   EXPECT_THAT(error, HasSubstr("pipeline.toml:2:12: stages.a.command: there is no program "
                                "'no-such-program-anywhere' in PATH; install it"));
   EXPECT_EQ(errors_, error + "\n");
+}
+
+TEST_F(FailingRun, TellsEachMistakeOfAFileInALineOfItsOwn) {
+  error_of(
+      "[stages.a]\ncommand = 'x'\n[stages.b]\nreplicas = 0\nshell = 'x'\n[channels.c]\n"
+      "from = 'a'\nto = 'bb'\n");
+  EXPECT_THAT(errors_, testing::MatchesRegex("gantry: [^\n]*stages.a.command: is a string[^\n]*\n"
+                                             "gantry: [^\n]*stages.b.replicas: 0 is[^\n]*\n"
+                                             "gantry: [^\n]*channels.c.to: there is[^\n]*\n"));
+  error_of("[stages.a]\ncommand = ['no-such-a']\n[stages.b]\ncommand = ['no-such-b']\n");
+  EXPECT_THAT(errors_, testing::MatchesRegex("gantry: [^\n]*'no-such-a' in PATH[^\n]*\n"
+                                             "gantry: [^\n]*'no-such-b' in PATH[^\n]*\n"));
 }
 
 TEST_F(FailingRun, ReportsWhatTheKernelWillNotExecute) {

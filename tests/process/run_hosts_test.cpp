@@ -1,13 +1,20 @@
 // Stages on other hosts: each "host" is a runtime folder and an address of its own on this machine.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <linux/if_ether.h>
+#include <linux/if_packet.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <signal.h>
+#include <sys/socket.h>
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <thread>
 
+#include "base/fd.hpp"
 #include "run_support.hpp"
 
 namespace gantry::test {
@@ -103,6 +110,71 @@ TEST_F(RunHosts, EveryByteArrivesWhereverTheStagesRun) {
     EXPECT_EQ(report["stages"][1]["host"],
               relay.empty() ? nlohmann::json() : nlohmann::json(relay));
     EXPECT_THAT(left(), IsEmpty());
+    std::filesystem::remove(scratch_.results());
+  }
+}
+
+/// Listens to whatever goes over the loopback interface.
+class Wire {
+ public:
+  Wire() : socket_(::socket(AF_PACKET, SOCK_RAW | SOCK_CLOEXEC, ::htons(ETH_P_IP))) {
+    sockaddr_ll loopback{};
+    loopback.sll_family = AF_PACKET;
+    loopback.sll_protocol = ::htons(ETH_P_IP);
+    loopback.sll_ifindex = static_cast<int>(::if_nametoindex("lo"));
+    can_listen_ = socket_ && ::bind(socket_.get(), reinterpret_cast<sockaddr*>(&loopback),
+                                    sizeof loopback) == 0;
+    const int room = 256 << 20;
+    if (can_listen_) ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVBUFFORCE, &room, sizeof room);
+  }
+  [[nodiscard]] bool can_listen() const { return can_listen_; }
+  /// How many packets have each of the texts, of those that passed while `work` was done.
+  template <class Work>
+  std::vector<std::size_t> count(const std::vector<std::string>& texts, const Work& work) {
+    std::vector<std::size_t> counts(texts.size());
+    std::atomic<bool> is_over{false};
+    std::thread listener([&] {
+      const timeval brief{0, 50'000};
+      ::setsockopt(socket_.get(), SOL_SOCKET, SO_RCVTIMEO, &brief, sizeof brief);
+      std::string packet(1 << 17, '\0');
+      for (;;) {
+        const ssize_t got = ::recv(socket_.get(), packet.data(), packet.size(), 0);
+        if (got < 0 && is_over) return;
+        const std::string_view seen(packet.data(), got < 0 ? 0 : static_cast<std::size_t>(got));
+        for (std::size_t i = 0; i < texts.size(); ++i)
+          if (seen.find(texts[i]) != seen.npos) ++counts[i];
+      }
+    });
+    work();
+    is_over = true;
+    listener.join();
+    return counts;
+  }
+
+ private:
+  Fd socket_;
+  bool can_listen_ = false;
+};
+
+// Payload, names of channels and names of programs. In a run that does not encrypt they show.
+TEST_F(RunHosts, NothingShowsOnTheWireOfARunThatEncrypts) {
+  Wire wire;
+  if (!wire.can_listen()) GTEST_SKIP() << "only root may listen to the loopback interface";
+  std::string payload(255, '\0');  // part of each message, whatever its number
+  for (std::size_t i = 0; i < payload.size(); ++i) payload[i] = static_cast<char>(i);
+  const std::vector<std::string> secrets{payload, "numbers", "run_stage"};
+  for (const bool encrypts : {false, true}) {
+    const std::string scheme = encrypts ? "tls:" : "";
+    const std::string hosts =
+        host("b", scheme + "127.0.0.2", env("b")) + host("c", scheme + "127.0.0.3", env("c"));
+    Ended run;
+    const auto counts =
+        wire.count(secrets, [&] { run = scratch_.run(hosts + on("b", "c", "", 20)); });
+    ASSERT_EQ(run.status, 0) << run.errors;
+    EXPECT_EQ(scratch_.read_results(), "20 210");
+    EXPECT_EQ(counts[0] == 0, encrypts) << counts[0];
+    EXPECT_EQ(counts[1] == 0, encrypts) << counts[1];
+    EXPECT_EQ(counts[2] == 0, encrypts) << counts[2];  // readers tell the bridge what they are
     std::filesystem::remove(scratch_.results());
   }
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
@@ -28,7 +29,7 @@ class OverEveryTransport : public testing::TestWithParam<const char*> {
  protected:
   RunScratch scratch_;
 };
-INSTANTIATE_TEST_SUITE_P(Run, OverEveryTransport, testing::Values("gantry", "pipe", "zmq"),
+INSTANTIATE_TEST_SUITE_P(Run, OverEveryTransport, testing::Values("gantry", "pipe"),
                          [](const auto& one) { return std::string(one.param); });
 
 const json& named(const json& list, const std::string& name) {
@@ -174,6 +175,17 @@ TEST_F(Run, ReportsToAPersonToo) {
     EXPECT_THAT(run.output, HasSubstr(part));
 }
 
+// A name of a file may have any bytes; JSON may not.
+TEST_F(Run, AFileWhoseNameIsNoUtf8IsReported) {
+  Command command = scratch_.command(RunScratch::three_stages(kCount, kBytes), {"--json"});
+  std::string& file = command.argv[2];
+  std::filesystem::copy(file, file + "\xff.toml");
+  file += "\xff.toml";
+  const Ended run = test::run(command);
+  ASSERT_EQ(run.status, 0) << run.errors;
+  EXPECT_THAT(json::parse(run.output).dump(), HasSubstr("pipeline.toml\uFFFD"));
+}
+
 TEST_F(Run, ComparesTwoTransports) {
   const Ended run =
       scratch_.run(RunScratch::three_stages(kCount, kBytes), {"--json", "--compare", "pipe"});
@@ -230,6 +242,44 @@ TEST_F(Run, SettingsOfTheCommandLineReplaceThoseOfTheFile) {
   const Ended run = scratch_.run(text, {"--set", "out=something else", "--quiet"});
   ASSERT_EQ(run.status, 0) << run.errors;
   EXPECT_EQ(run.errors, "[a] it is something else\n");
+  EXPECT_EQ(run.output, "") << "--quiet";
+}
+
+TEST_F(Run, ItsChannelsAreListedByPipelineStageAndReplica) {
+  Subprocess run(scratch_.command(RunScratch::three_stages(RunScratch::kForEver, kBytes)));
+  ASSERT_TRUE(run.wait_errors("[sink] flowing"));
+  Command ls = scratch_.command("");
+  ls.argv = {GANTRY_CLI, "ls", "--json"};
+  const json channels = json::parse(test::run(ls).output)["channels"];
+  const auto link = std::ranges::find_if(channels, [](const json& channel) {
+    return channel["shown_name"] == "pipeline/numbers.0.1";
+  });
+  ASSERT_NE(link, channels.end()) << channels;
+  EXPECT_EQ((*link)["pipeline"], "pipeline");
+  EXPECT_EQ((*link)["producer_who"]["text"], "source");
+  EXPECT_EQ((*link)["consumers"][0]["who"]["text"], "relay.1");
+  ls.argv = {GANTRY_CLI, "ls", "pipeline/numbers.0.1"};
+  EXPECT_THAT(test::run(ls).output,
+              testing::AllOf(HasSubstr("pipeline/numbers.0.1"), HasSubstr("relay.1 (")));
+  run.signal(SIGINT);
+  EXPECT_TRUE(run.wait());
+}
+
+// What no channel counts is no waiting of 0 %.
+TEST_F(Run, AReportOfManyColumnsFitsAPageAndSaysWhatIsNotCounted) {
+  const Ended run = scratch_.run(RunScratch::three_stages(kCount, kBytes) +
+                                 "[stages.alone]\ncommand = ['true']\n");
+  ASSERT_EQ(run.status, 0) << run.errors;
+  std::istringstream lines(run.output);
+  std::string alone;
+  for (std::string line; std::getline(lines, line);) {
+    if (!line.starts_with("pipeline ")) {
+      EXPECT_LE(line.size(), 100u) << line;
+    }
+    if (line.starts_with("alone")) alone = line;
+  }
+  EXPECT_THAT(alone, ::testing::ContainsRegex(" s +- +"));
+  EXPECT_THAT(run.output, HasSubstr("to receive"));
 }
 
 /// A terminal: what is written to path() can be read here.

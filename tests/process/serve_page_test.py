@@ -90,7 +90,7 @@ def row(name: str) -> str:
 
 def shows_the_graph(scene: Scene, browser: Any) -> None:
     texts = "[...document.querySelectorAll('#graph text')].map((it) => it.textContent)"
-    wanted = {"frames", "tiles"} | {f"pid {one.pid}" for one in scene.started[:5]}
+    wanted = {"frames", "tiles", "gantry put", "gantry get"} | {f"pid {one.pid}" for one in scene.started[:5]}
     eventually(lambda: wanted <= set(ask(browser, texts)))
     paths = "document.querySelectorAll('#graph g.edge').length"
     assert ask(browser, paths) == 6, ask(browser, paths)  # 3 of frames, 2 of tiles, the mute one's
@@ -130,7 +130,7 @@ def turns_red_with_the_pid(scene: Scene, browser: Any) -> None:
     print(f"serve_page_test: red after {time.monotonic() - begin:.2f} s")
     assert red["look"] <= before + 3, (red, before)  # looks come twice a second
     assert str(pid) in red["text"] and "stopped" in red["text"], red
-    eventually(lambda: ask(browser, f"document.querySelector('#graph [data-pid=\"{pid}\"]')"
+    eventually(lambda: ask(browser, f"document.querySelector('#graph [data-pids~=\"{pid}\"]')"
                                     ".classList.contains('bad')"))
     color = ask(browser, "getComputedStyle(document.querySelector('#alarms li')).color")
     red_part, green, blue = (int(it) for it in re.findall(r"\d+", color)[:3])
@@ -147,7 +147,8 @@ def is_used_by_keyboard(scene: Scene, browser: Any) -> None:
     browser.switch_to.active_element.send_keys(Keys.ENTER)
     body = f"{row('frames')}.querySelector('.body').innerText"
     # Who holds which message since when, and how the newest one was copied.
-    held = rf"{scene.reading.pid} stopped.*\s100 KiB\s+{scene.reading.pid}\s+unread"
+    reader = rf"gantry get \({scene.reading.pid}\)"
+    held = rf"{reader} stopped.*\s100 KiB\s+{reader}\s+unread"
     eventually(lambda: re.search(held, ask(browser, body), re.S))
     assert "Newest copy: 100 KiB" in ask(browser, body), ask(browser, body)
     browser.find_element("id", "filter").send_keys(Keys.CONTROL + "a", Keys.DELETE)
@@ -213,6 +214,19 @@ def drawn_bytes(looks: list[Any], name: str) -> tuple[float, int]:
     return total, rates
 
 
+def draws_each_stage_once(browser: Any) -> None:
+    """Arrows between them have the channels' names, and no text runs out of its box."""
+    texts = "[...document.querySelectorAll('#graph {}')].map((it) => it.textContent)"
+    assert sorted(ask(browser, texts.format(".stage text:not(.small)"))) == \
+        ["batch", "decode", "detect", "sheet"], ask(browser, texts.format("text"))
+    named = {it for it in ask(browser, texts.format(".edge text:not(.small)")) if it}
+    assert named == {"frames", "batches", "results"}, named
+    too_long = "[...document.querySelectorAll('#graph g:not(.edge)')].filter((it) => " \
+        "[...it.querySelectorAll('text')].some((text) => text.getComputedTextLength() > " \
+        "it.querySelector('rect').width.baseVal.value - 10)).map((it) => it.textContent)"
+    assert ask(browser, too_long) == [], ask(browser, too_long)
+
+
 def draws_a_run_at_the_reports_rates(scene: Scene, folder: str, browser: Any) -> None:
     """The run's input begins after the first look at it and ends before the last one."""
     file, fifo, names = f"{folder}/demo.toml", f"{folder}/frames", ("frames", "batches", "results")
@@ -224,6 +238,10 @@ def draws_a_run_at_the_reports_rates(scene: Scene, folder: str, browser: Any) ->
     feeding = os.open(fifo, os.O_RDWR)
     newest = "looks.at(-1)?.channels ?? {}"
     eventually(lambda: set(ask(browser, newest)) == set(names))
+    eventually(lambda: all(it["consumers"] for it in scene.status()["channels"]
+                           if it["pipeline"] == "demo"))
+    eventually(lambda: ask(browser, "document.querySelectorAll('#graph .stage').length") == 4)
+    draws_each_stage_once(browser)
     sent = 0
 
     def enough() -> bool:

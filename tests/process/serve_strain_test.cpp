@@ -2,8 +2,12 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include <atomic>
+#include <chrono>
+#include <deque>
 #include <gantry/gantry.hpp>
 #include <map>
+#include <thread>
 
 #include "serve_support.hpp"
 
@@ -146,6 +150,42 @@ TEST_F(ServeStrain, AThousandChannelsAreAllThereThoughBrowsersLeave) {
     const std::string series = "gantry_channel_payload_bytes_total{channel=\"c";
     EXPECT_EQ(sample(text, series + std::to_string(i) + "\"}"), i);
   }
+}
+
+// It opens connections without an end, says nothing or half a line, and keeps them.
+TEST_F(ServeStrain, AStrangerWithIdleConnectionsCrowdsOutNobody) {
+  const Subprocess server = serving();
+  std::atomic<bool> ends = false;
+  std::vector<std::thread> strangers;
+  for (const std::string says : {"", "", "GET / HT", "GET / HT"})
+    strangers.emplace_back([&, says] {
+      std::deque<Caller> kept;
+      while (!ends) {
+        kept.emplace_back(port_).say(says);
+        if (kept.size() > 100) kept.pop_front();
+      }
+    });
+  int answered = 0;
+  for (int i = 0; i < 40; ++i) answered += ask("/page.css").starts_with("HTTP/1.1 200 ") ? 1 : 0;
+  ends = true;
+  for (std::thread& stranger : strangers) stranger.join();
+  EXPECT_EQ(answered, 40);
+}
+
+// They take the last descriptor, which the next caller gets.
+TEST_F(ServeStrain, IdleConnectionsLeaveADescriptorToTheNextCaller) {
+  rlimit files{};
+  ::getrlimit(RLIMIT_NOFILE, &files);
+  const rlimit few{32, files.rlim_max};
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  const Subprocess server = serving();
+  ::setrlimit(RLIMIT_NOFILE, &files);
+  std::deque<Caller> idle;
+  for (int i = 0; i < 40; ++i) idle.emplace_back(port_).say("GET / HT");
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(ask("/page.css"), StartsWith("HTTP/1.1 200 "));
+  constexpr std::chrono::seconds kPatience{30};  // of the server with idle connections
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, kPatience / 2);
 }
 
 }  // namespace

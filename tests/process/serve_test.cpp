@@ -4,6 +4,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <gantry/channel/options.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
@@ -13,6 +14,12 @@
 
 namespace gantry::test {
 namespace {
+
+/// Of a `gantry get c`.
+std::string labels_of(int pid) {
+  return "{channel=\"c\",consumer=\"" + std::to_string(pid) + "\",command=\"gantry get\",host=\"" +
+         own_end_name().host + "\"}";
+}
 
 using nlohmann::json;
 using ::testing::AllOf;
@@ -45,9 +52,7 @@ TEST_F(Serve, SaysWhatWasSentAndTaken) {
   if (!has_metrics()) GTEST_SKIP() << ask("/metrics");
   EXPECT_EQ(metric("gantry_channel_messages_total{channel=\"c\"}"), 2);
   EXPECT_EQ(metric("gantry_channel_payload_bytes_total{channel=\"c\"}"), 13);
-  EXPECT_EQ(metric("gantry_consumer_messages_total{channel=\"c\",consumer=\"" +
-                   std::to_string(getting.pid()) + "\"}"),
-            2);
+  EXPECT_EQ(metric("gantry_consumer_messages_total" + labels_of(getting.pid())), 2);
 }
 
 // Every series that two scrapes share, while messages move and a reader leaves.
@@ -90,7 +95,7 @@ TEST_F(Serve, PromtoolHasNothingToSay) {
   command.keep_input = true;
   const Subprocess putting(command);
   const Subprocess getting(gantry({"get", "c"}));
-  const std::string labels = "{channel=\"c\",consumer=\"" + std::to_string(getting.pid()) + "\"}";
+  const std::string labels = labels_of(getting.pid());
   ASSERT_TRUE(
       eventually([&] { return metric("gantry_consumer_handoff_seconds_count" + labels) >= 1; }));
   const auto checked = run({{"promtool", "check", "metrics"}, {}, {}, body("/metrics"), false, {}});
@@ -166,7 +171,7 @@ TEST_F(Serve, ThePageIsInTheProgramAndRunsNothingOfOthers) {
   const std::string page = ask("/");
   EXPECT_THAT(page, HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'self'"));
   EXPECT_THAT(page, HasSubstr("<script src=\"page.js\" defer></script>"));
-  for (const std::string name : {"page.js", "parts.js", "page.css"}) {
+  for (const std::string name : {"page.js", "graph.js", "parts.js", "page.css"}) {
     EXPECT_EQ(body("/" + name), contents(GANTRY_ROOT "/tools/gantry/serve/page/" + name));
     EXPECT_THAT(body("/" + name), Not(HasSubstr("innerHTML")));
   }
@@ -260,6 +265,36 @@ TEST_F(Serve, ACallerThatMisbehavesHoldsUpNobody) {
       "GET /page.css HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   EXPECT_THAT(twice.hear_all(), AllOf(HasSubstr("<!doctype html>"), HasSubstr("color-scheme")));
   EXPECT_TRUE(status()["channels"].empty());
+}
+
+// What looks like a second request within a refused one is not answered, and the answer arrives
+// though more lies unread behind it.
+TEST_F(Serve, ARefusedRequestGetsOneAnswer) {
+  const Subprocess server = serving();
+  const std::string head = "GET / HTTP/1.1\r\nHost: localhost\r\n";
+  const std::string hidden = head + "Connection: close\r\n\r\n";
+  for (const std::string field :
+       {"Content-Length : 55", "Content-Length: 0\r\nContent-Length: 55", "X: a\r\n b",
+        "Transfer-Encoding : chunked", "X: a\nContent-Length: 55", "Host: localhost"}) {
+    const Caller caller(port_);
+    caller.say(head + field + "\r\n\r\n" + hidden + std::string(1 << 20, 'x'));
+    const std::string answer = caller.hear_all();
+    EXPECT_THAT(answer, StartsWith("HTTP/1.1 400 ")) << field;
+    EXPECT_THAT(answer.substr(1), Not(HasSubstr("HTTP/1.1"))) << field;
+  }
+}
+
+TEST_F(Serve, ProbesOfOldAndProxiesAreAnswered) {
+  const Subprocess server = serving();
+  const auto answer = [&](const std::string& request) {
+    const Caller caller(port_);
+    caller.say(request);
+    return caller.hear_all();
+  };
+  EXPECT_THAT(answer("GET /status.json HTTP/1.0\r\n\r\n"), StartsWith("HTTP/1.1 200 "));
+  const std::string rest = "/ HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+  EXPECT_THAT(answer("GET http://127.0.0.1" + rest), StartsWith("HTTP/1.1 200 "));
+  EXPECT_THAT(answer("GET http://evil.example" + rest), StartsWith("HTTP/1.1 421 "));
 }
 
 TEST_F(Serve, APageElsewhereCannotReadByRebinding) {

@@ -208,6 +208,8 @@ TEST(TraceRun, AMessageIsFollowedFromStageToStage) {
   for (const json& process : trace.named("process_name"))
     names.insert(process["args"]["name"].get<std::string>());
   EXPECT_EQ(names.size(), 4u);
+  for (const char* stage : {"source", "relay.0", "relay.1", "sink"})
+    EXPECT_THAT(names, ::testing::Contains(::testing::StartsWith(stage)));
   EXPECT_TRUE(trace.named("death").empty());
   EXPECT_THAT(scratch.left_behind(), ::testing::IsEmpty());
 }

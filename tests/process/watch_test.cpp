@@ -7,9 +7,11 @@
 #include <unistd.h>
 #include <utmp.h>
 
+#include <cctype>
 #include <functional>
 #include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <sstream>
 
 #include "cli_support.hpp"
@@ -18,6 +20,7 @@ namespace gantry::test {
 namespace {
 
 using nlohmann::json;
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
@@ -84,6 +87,35 @@ TEST_F(Watch, ANameShowsThatChannelAlone) {
   EXPECT_THAT(none.errors, HasSubstr("no channel '" + name + "2'"));
 }
 
+// As a stage of `gantry run` has them in its environment.
+TEST_F(Watch, AStageIsShownByItsNameAndReplica) {
+  Command stage = gantry({"get", "c"});
+  for (const auto& [name, value] :
+       {std::pair("GANTRY_STAGE", "score"), std::pair("GANTRY_REPLICA", "1"),
+        std::pair("GANTRY_REPLICAS", "2")})
+    stage.env.emplace_back(name, value);
+  Command source = put({"c", "--lines"}, "line\n");
+  source.keep_input = true;
+  const Subprocess putting(source);
+  const Subprocess getting(stage);
+  ASSERT_TRUE(
+      eventually_first([](const json& channel) { return channel["consumers"].size() == 1; }));
+  const json channel = first();
+  EXPECT_EQ(channel["producer_who"]["command"], "gantry put");
+  EXPECT_EQ(channel["producer_who"]["stage"], json());
+  const json who = channel["consumers"][0]["who"];
+  EXPECT_EQ(who["stage"], "score");
+  EXPECT_EQ(who["replica"], 1);
+  EXPECT_EQ(who["host"], own_end_name().host);
+  for (const char* command : {"ls", "top"}) {
+    std::vector<std::string> words{command};
+    if (words[0] == "top") words.insert(words.end(), {"--once", "--interval", "0.01"});
+    EXPECT_THAT(run(gantry(words)).output,
+                AllOf(HasSubstr("gantry put (" + std::to_string(putting.pid()) + ")"),
+                      HasSubstr("score.1 (" + std::to_string(getting.pid()) + ")")));
+  }
+}
+
 // Its receiver is this process; the producers are, too.
 TEST_F(Watch, AnInboxIsShownAsOne) {
   auto runtime = Runtime::create();
@@ -114,8 +146,8 @@ TEST_F(Watch, LsNamesAStoppedConsumerAndForHowLong) {
   pair.getting.signal(SIGSTOP);
   ASSERT_TRUE(eventually_first(
       [](const json& channel) { return channel["consumers"][0]["state"] == "stopped"; }));
-  const auto note = "note: c: consumer " + std::to_string(pair.getting.pid()) +
-                    " is stopped (SIGSTOP; kill -CONT " + std::to_string(pair.getting.pid()) +
+  const auto note = "note: c: consumer gantry get (" + std::to_string(pair.getting.pid()) +
+                    ") is stopped (SIGSTOP; kill -CONT " + std::to_string(pair.getting.pid()) +
                     " lets it go on): it took its last message ";
   EXPECT_THAT(run(gantry({"ls"})).output, HasSubstr(note));
   EXPECT_EQ(first()["consumers"][0]["stuck"], true);
@@ -135,8 +167,9 @@ TEST_F(Watch, LsNamesAStuckConsumer) {
   const Subprocess getting(blocked);
   ASSERT_TRUE(eventually_first([](const json& channel) { return !channel["notes"].empty(); }));
   const json channel = first();
-  EXPECT_THAT(channel["notes"][0].get<std::string>(),
-              HasSubstr("consumer " + std::to_string(getting.pid()) + " is stuck: it took"));
+  EXPECT_THAT(
+      channel["notes"][0].get<std::string>(),
+      HasSubstr("consumer gantry get (" + std::to_string(getting.pid()) + ") is stuck: it took"));
   EXPECT_THAT(channel["notes"][0].get<std::string>(), HasSubstr("all 2 credits are used"));
   EXPECT_EQ(channel["consumers"][0]["holds_up"], true);
   EXPECT_EQ(channel["consumers"][0]["state"], "running");
@@ -285,6 +318,35 @@ class TerminalTop : public Watch {
   termios before_{};
   std::string seen_;
 };
+
+/// Of a reader that is stopped, in 80 columns.
+class TerminalTopOfAStopped : public TerminalTop {
+ protected:
+  void SetUp() override {
+    pair_.emplace(connected());
+    pair_->getting.signal(SIGSTOP);
+    ASSERT_TRUE(eventually_first(
+        [](const json& channel) { return channel["consumers"][0]["state"] == "stopped"; }));
+    TerminalTop::SetUp();
+  }
+  std::optional<Pair> pair_;
+};
+
+TEST_F(TerminalTopOfAStopped, ShowsTheWholeReason) {
+  read_until("CHANNEL");
+  std::string text;  // as one line, without what moves the cursor
+  for (std::size_t i = 0; i < seen_.size(); ++i) {
+    if (seen_[i] == '\x1b')
+      while (i + 1 < seen_.size() && std::isalpha(static_cast<unsigned char>(seen_[i])) == 0) ++i;
+    else if (std::isspace(static_cast<unsigned char>(seen_[i])) == 0)
+      text += seen_[i];
+    else if (!text.ends_with(' '))
+      text += ' ';
+  }
+  EXPECT_THAT(text,
+              HasSubstr("is stopped (SIGSTOP; kill -CONT " + std::to_string(pair_->getting.pid()) +
+                        " lets it go on): it took its last message "));
+}
 
 TEST_F(TerminalTop, QLeaves) {
   read_until("q leaves");

@@ -270,7 +270,9 @@ void Subprocess::close_input() {
 
 void Subprocess::signal(int number) const {
   const std::scoped_lock lock(impl_->mutex);
-  if (!impl_->is_over) ::kill(impl_->pid, number);
+  if (impl_->is_over || ::kill(impl_->pid, number) != 0 || number != SIGSTOP) return;
+  siginfo_t stopped{};  // kill(2) returns before all threads stand still
+  ::waitid(P_PID, static_cast<id_t>(impl_->pid), &stopped, WSTOPPED | WNOWAIT);
 }
 
 bool Subprocess::wait_output(std::string_view text, Wait limit) {

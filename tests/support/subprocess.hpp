@@ -43,7 +43,7 @@ class Subprocess {
   [[nodiscard]] int pid() const noexcept;
   void write_input(std::string_view bytes);  ///< Queues; needs keep_input.
   void close_input();
-  void signal(int number) const;  ///< To this pid only.
+  void signal(int number) const;  ///< To this pid only; after SIGSTOP it stands still.
 
   /// Waits until its output (or errors) contains `text`; false after `limit` or when it ended.
   [[nodiscard]] bool wait_output(std::string_view text, Wait limit = kLong);

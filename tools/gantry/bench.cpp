@@ -71,8 +71,8 @@ int bench(std::vector<std::string> words) {
 }  // namespace
 
 // CLI11 would take options such as --help for itself, so everything from the name on is left over.
-void add_bench(CLI::App& app, int& exit_code) {
-  auto* const command = app.add_subcommand("bench", "Measure: gantry bench NAME [options]");
+void add_bench(const Command& app, int& exit_code) {
+  const auto command = app.add_subcommand("bench", "Measure: gantry bench NAME [options]");
   command->prefix_command();
   command->footer(std::string());  // not the one of `gantry`, which stands below otherwise
   command->footer([] {
@@ -87,8 +87,7 @@ void add_bench(CLI::App& app, int& exit_code) {
   });
   command->callback([command, &exit_code] {
     const auto words = command->remaining();
-    if (words.empty())
-      throw CLI::ValidationError("bench", fmt::format("no name; {}", list_of(known_benches())));
+    if (words.empty()) refuse_word("bench", fmt::format("no name; {}", list_of(known_benches())));
     exit_code = bench(words);
   });
 }

@@ -34,13 +34,14 @@ Result<void> serve(const BridgeCommand& command) {
   options.sessions = command.sessions;
   command.remote.set(options);
   options.interrupt_descriptor = interrupt->descriptor();
-  if (!command.is_quiet) options.on_event = [](const std::string& line) { note(line); };
+  if (!command.is_quiet) options.on_event = [](const std::string& line) { note_with_time(line); };
   auto bridge = Bridge::open(options, runtime->default_engine());
   if (!bridge) return tl::unexpected(bridge.error());
   const std::string address = bridge->address();
   const bool is_encrypted = address.starts_with("tls:");
-  note(fmt::format("bridge: listening on {}; {} that travels is encrypted", address,
-                   is_encrypted ? "all" : "nothing"));
+  if (!command.is_quiet)
+    note_with_time(fmt::format("bridge: listening on {}; {} that travels is encrypted", address,
+                               is_encrypted ? "all" : "nothing"));
   auto served = bridge->serve();
   if (!served) return served;
   return tl::unexpected(Error{Code::interrupted, "interrupted", {}});
@@ -54,8 +55,8 @@ Result<unsigned> parse_sessions(std::string_view text) {
 
 }  // namespace
 
-void add_bridge(CLI::App& app, int& exit_code) {
-  auto* const command = app.add_subcommand("bridge", "Let other hosts reach this one's channels");
+void add_bridge(const Command& app, int& exit_code) {
+  const auto command = app.add_subcommand("bridge", "Let other hosts reach this one's channels");
   auto options = std::make_shared<BridgeCommand>();
   command
       ->add_option(
@@ -72,7 +73,7 @@ void add_bridge(CLI::App& app, int& exit_code) {
   add_parsed(*command, "--sessions", options->sessions, &parse_sessions, "NUMBER",
              "Ends of other hosts at a time (default 256)");
   add_remote_times(*command, options->remote);
-  command->add_flag("--quiet", options->is_quiet, "Do not say who comes and goes");
+  command->add_flag("--quiet", options->is_quiet, "Say nothing but errors");
   command->footer(
       "Runs until it is interrupted. Another host then takes channel NAME of this host\n"
       "as NAME@HOST, with the same token in the file that $GANTRY_TOKEN_FILE names;\n"

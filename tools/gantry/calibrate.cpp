@@ -6,6 +6,7 @@
 #include "errors.hpp"
 #include "interrupt.hpp"
 #include "output.hpp"
+#include "tools/command_line/json_text.hpp"
 #include "tools/command_line/progress.hpp"
 
 namespace gantry::cli {
@@ -44,7 +45,8 @@ Result<void> calibrate(const Wanted& wanted) {
   const auto status = wanted.show ? Result<CalibrationStatus>(runtime->calibration())
                                   : measure(*runtime, wanted, *interrupt);
   if (!status) return tl::unexpected(status.error());
-  auto printed = print(wanted.json ? calibration_json(*status).dump(2) + "\n" : as_text(*status));
+  auto printed =
+      print(wanted.json ? json_text(calibration_json(*status), 2) + "\n" : as_text(*status));
   if (!printed || wanted.show || status->kept) return printed;
   return tl::unexpected(
       Error{Code::system, fmt::format("the calibration was not kept: {}", status->note), {}});
@@ -52,11 +54,11 @@ Result<void> calibrate(const Wanted& wanted) {
 
 }  // namespace
 
-void add_calibrate(CLI::App& app, int& exit_code) {
-  auto* const command = app.add_subcommand(
+void add_calibrate(const Command& app, int& exit_code) {
+  const auto command = app.add_subcommand(
       "calibrate", "Measure what each engine costs on this machine, and keep it");
   auto wanted = std::make_shared<Wanted>();
-  auto* quick =
+  const auto quick =
       command->add_flag("--quick", wanted->quick, "In under a second instead of up to 20");
   command->add_flag("--json", wanted->json, "One JSON document instead of tables");
   command->add_flag("--show", wanted->show, "Only show what is in use; measure nothing")

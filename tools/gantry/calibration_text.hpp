@@ -2,7 +2,7 @@
               // programs.
 
 #include <gantry/runtime.hpp>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace gantry::cli {
 

@@ -82,12 +82,12 @@ Result<std::optional<RemotePath>> parse_path(std::string_view text) {
 
 }  // namespace
 
-void add_users(CLI::App& command, std::optional<Access>& access) {
+void add_users(const Command& command, std::optional<Access>& access) {
   add_parsed(command, "--users", access, &parse_users, "NAME,...",
              "Other users who may be at the other end; GANTRY_DIR must let them pass (mode 711)");
 }
 
-void add_remote_times(CLI::App& command, RemoteTimes& times) {
+void add_remote_times(const Command& command, RemoteTimes& times) {
   add_parsed(command, "--patience", times.patience, &parse_patience, "SECONDS",
              "Go on when a broken connection to another host comes back in that time (default 5)");
   add_parsed(command, "--stall-limit", times.stall_limit, &parse_stall_limit, "SECONDS",
@@ -106,7 +106,7 @@ Result<std::optional<SlowConsumer>> parse_when_slow(std::string_view text) {
   return named(text, kPolicies).map([](SlowConsumer policy) { return std::optional(policy); });
 }
 
-void add_path(CLI::App& command, std::optional<RemotePath>& path) {
+void add_path(const Command& command, std::optional<RemotePath>& path) {
   add_parsed(
       command, "--path", path, &parse_path, "PATH",
       "stream, fabric or shared: what payload of NAME@HOST must travel by (the best there is)");

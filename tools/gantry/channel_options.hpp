@@ -1,16 +1,16 @@
 #pragma once  // tools/gantry/channel_options.hpp: what options of put and get say of a channel.
 
-#include <CLI/CLI.hpp>
 #include <gantry/channel.hpp>
 #include <optional>
+#include "tools/command_line/command.hpp"
 
 namespace gantry::cli {
 
 /// Adds --users.
-void add_users(CLI::App& command, std::optional<Access>& access);
+void add_users(const Command& command, std::optional<Access>& access);
 
 /// Adds --path.
-void add_path(CLI::App& command, std::optional<RemotePath>& path);
+void add_path(const Command& command, std::optional<RemotePath>& path);
 /// What --path says of a channel of that name. Errors: `invalid_argument` for one of this host.
 [[nodiscard]] Result<RemotePath> path_of(const std::string& name,
                                          const std::optional<RemotePath>& path);
@@ -29,7 +29,7 @@ struct RemoteTimes {
   }
 };
 /// Adds --patience and --stall-limit.
-void add_remote_times(CLI::App& command, RemoteTimes& times);
+void add_remote_times(const Command& command, RemoteTimes& times);
 
 /// "whole", "pipelined", ...: the names of SendMode. Errors: `invalid_argument`.
 [[nodiscard]] Result<SendMode> parse_send_mode(std::string_view text);

@@ -17,23 +17,34 @@ std::string oldest_of(const ConsumerStatus& consumer) {
   return consumer.held.empty() ? "-" : format_time(consumer.held.front().age);
 }
 
+// As the ends of this host call it.
+const std::string& own_host() {
+  static const std::string host = own_end_name().host;
+  return host;
+}
+
 }  // namespace
 
-std::string printable(std::string text) {
-  std::ranges::replace_if(text, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  return text;
+std::string end_text(const EndName& who, int pid) {
+  std::string name = printable(who.text());
+  if (!who.host.empty() && who.host != own_host()) name += "@" + printable(who.host);
+  return name.empty() ? fmt::to_string(pid) : fmt::format("{} ({})", name, pid);
 }
 
 std::string producers_text(const ChannelStatus& channel) {
-  if (!channel.is_inbox) return fmt::to_string(channel.producer_pid);
+  if (!channel.is_inbox) return end_text(channel.producer_who, channel.producer_pid);
   return fmt::format("{} of {}", channel.senders.size(), channel.senders_limit);
 }
 
 std::string consumers_text(const ChannelStatus& channel) {
   if (channel.consumers.empty()) return "none";
   if (channel.consumers.size() == 1 && (channel.consumers_limit == 1 || channel.is_inbox))
-    return fmt::to_string(channel.consumers[0].pid);
+    return end_text(channel.consumers[0].who, channel.consumers[0].pid);
   return fmt::format("{} of {}", channel.consumers.size(), channel.consumers_limit);
+}
+
+std::string kind_text(const ChannelStatus& channel) {
+  return channel.is_server ? "server" : channel.is_inbox ? "inbox" : "channel";
 }
 
 std::string path_text(const ChannelStatus& channel) {
@@ -55,7 +66,7 @@ std::string copies_text(const MetricsReport& report) {
 std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all) {
   using enum Table::Align;
   Table table({{"CHANNEL", left},
-               {"CONSUMER", right},
+               {"CONSUMER", left},
                {"STATE", left},
                {"POLICY", left},
                {"TAKEN", right},
@@ -72,7 +83,7 @@ std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all
     if ((channel.consumers.size() < 2 && !all) || channel.is_inbox) continue;
     for (const ConsumerStatus& consumer : channel.consumers) {
       any = true;
-      table.add({printable(channel.name), fmt::to_string(consumer.pid),
+      table.add({printable(channel.shown_name()), end_text(consumer.who, consumer.pid),
                  std::string(consumer.is_cut ? "disconnected" : to_string(consumer.state)),
                  std::string(to_string(consumer.policy)), format_count(consumer.metrics.messages),
                  format_count(consumer.unread), fmt::to_string(consumer.held.size()),
@@ -88,7 +99,7 @@ std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all
 std::string senders_table(const std::vector<ChannelStatus>& channels) {
   using enum Table::Align;
   Table table({{"INBOX", left},
-               {"SENDER", right},
+               {"SENDER", left},
                {"STATE", left},
                {"MESSAGES", right},
                {"BYTES", right},
@@ -98,7 +109,7 @@ std::string senders_table(const std::vector<ChannelStatus>& channels) {
   for (const ChannelStatus& channel : channels)
     for (const SenderStatus& sender : channel.senders) {
       any = true;
-      table.add({printable(channel.name), fmt::to_string(sender.pid),
+      table.add({printable(channel.shown_name()), end_text(sender.who, sender.pid),
                  std::string(to_string(sender.state)), format_count(sender.messages),
                  format_bytes(sender.bytes), format_time(sender.idle), format_time(sender.joined)});
     }
@@ -111,25 +122,28 @@ std::string slots_table(const std::vector<ChannelStatus>& channels) {
                {"MESSAGE", right},
                {"BYTES", right},
                {"AGE", right},
-               {"HELD BY", right},
+               {"HELD BY", left},
                {"WHERE", left}});
   bool any = false;
   for (const ChannelStatus& channel : channels)
     for (const ConsumerStatus& consumer : channel.consumers)
       for (const HeldSlot& slot : consumer.held) {
         any = true;
-        table.add({printable(channel.name), fmt::to_string(slot.message), format_bytes(slot.bytes),
-                   format_time(slot.age), fmt::to_string(consumer.pid),
-                   slot.taken ? "in hand" : "unread"});
+        table.add({printable(channel.shown_name()), fmt::to_string(slot.message),
+                   format_bytes(slot.bytes), format_time(slot.age),
+                   end_text(consumer.who, consumer.pid), slot.taken ? "in hand" : "unread"});
       }
   return any ? table.text() : std::string();
 }
 
-std::string notes_text(const std::vector<ChannelStatus>& channels) {
+std::string notes_text(const std::vector<ChannelStatus>& channels, std::size_t width) {
   std::string text;
   for (const ChannelStatus& channel : channels)
-    for (const std::string& note : channel.notes())
-      text += fmt::format("note: {}: {}\n", printable(channel.name), printable(note));
+    for (const std::string& note : channel.notes()) {
+      const auto whole =
+          fmt::format("note: {}: {}", printable(channel.shown_name()), printable(note));
+      text += fmt::format("{}\n", fmt::join(wrapped(whole, width), "\n  "));
+    }
   return text;
 }
 

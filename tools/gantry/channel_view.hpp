@@ -4,15 +4,19 @@
 #include <string>
 #include <vector>
 
+#include "output.hpp"
+#include "tools/command_line/printable.hpp"
+
 namespace gantry::cli {
 
-/// Makes text from elsewhere (a file's name) fit for a terminal.
-[[nodiscard]] std::string printable(std::string text);
-
-/// The senders: "4711"; for an inbox "3 of 64".
+/// "score.1 (4711)", of another host "score.1@gpu2 (4711)": who says so, and the process here.
+[[nodiscard]] std::string end_text(const EndName& who, int pid);
+/// The senders: "gantry put (4711)"; for an inbox "3 of 64".
 [[nodiscard]] std::string producers_text(const ChannelStatus& channel);
-/// "4711", "none", "3 of 8".
+/// "score (4711)", "none", "3 of 8".
 [[nodiscard]] std::string consumers_text(const ChannelStatus& channel);
+/// "server", "inbox".
+[[nodiscard]] std::string kind_text(const ChannelStatus& channel);
 /// "1.2 MiB pipelined by thread"; "-" before the first.
 [[nodiscard]] std::string path_text(const ChannelStatus& channel);
 /// "12 by thread (12 MiB), 3 by inline (120 B)"
@@ -23,7 +27,9 @@ namespace gantry::cli {
 [[nodiscard]] std::string senders_table(const std::vector<ChannelStatus>& channels);
 /// Who holds which messages, a line each.
 [[nodiscard]] std::string slots_table(const std::vector<ChannelStatus>& channels);
-/// ChannelStatus::notes() of all, a line each.
-[[nodiscard]] std::string notes_text(const std::vector<ChannelStatus>& channels);
+/// ChannelStatus::notes() of all, a line each; on lines of `width` a longer one goes on in the
+/// next.
+[[nodiscard]] std::string notes_text(const std::vector<ChannelStatus>& channels,
+                                     std::size_t width = Table::kUnlimited);
 
 }  // namespace gantry::cli

@@ -1,6 +1,7 @@
 #include "choices.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "output.hpp"
 

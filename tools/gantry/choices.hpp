@@ -1,7 +1,7 @@
 #pragma once  // tools/gantry/choices.hpp: what would be done with a sample of moves.
 
 #include <gantry/runtime.hpp>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace gantry::cli {
 

@@ -1,6 +1,7 @@
 // gantry doctor: the machine, its limits, and which parts of Gantry work on it.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <gantry/channel/status.hpp>
 #include <gantry/gemm.hpp>
 #include <gantry/image.hpp>
@@ -17,6 +18,7 @@
 #include "errors.hpp"
 #include "output.hpp"
 #include "serve/metrics_text.hpp"
+#include "tools/command_line/json_text.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -34,20 +36,16 @@ struct DirectoryState {
   std::size_t channels = 0;
 };
 
+struct Parts {
+  const char* title;
+  const char* key;  // of the JSON
+  std::vector<EngineStatus> statuses;
+};
+
 struct Diagnosis {
   MachineFacts machine;
   DirectoryState directory;
-  std::vector<EngineStatus> engines;
-  std::vector<EngineStatus> transports;
-  std::vector<EngineStatus> registrars;
-  std::vector<EngineStatus> devices;
-  std::vector<EngineStatus> file_ios;
-  std::vector<EngineStatus> links;
-  std::vector<EngineStatus> gemm_libraries;
-  std::vector<EngineStatus> codecs;
-  std::vector<EngineStatus> kernel;
-  std::vector<EngineStatus> bindings;
-  std::vector<EngineStatus> metrics;
+  std::vector<Parts> parts;
   CalibrationStatus calibration;
   std::vector<ExplainedChoice> choices;
   std::string refused_engine;  ///< Why the wanted engine cannot be used; empty: it can.
@@ -109,17 +107,17 @@ Result<Diagnosis> diagnose() {
   if (!runtime) return tl::unexpected(runtime.error());
   return Diagnosis{probe_machine(),
                    look_at_directory(),
-                   runtime->engines(),
-                   transports(),
-                   registrars(),
-                   runtime->devices(),
-                   file_ios(),
-                   links(),
-                   list_gemm_libraries(),
-                   list_codecs(),
-                   kernel_features(),
-                   probe_bindings(),
-                   metrics(),
+                   {{"ENGINE", "engines", runtime->engines()},
+                    {"TRANSPORT", "transports", transports()},
+                    {"REGISTRAR", "registrars", registrars()},
+                    {"DEVICE", "devices", runtime->devices()},
+                    {"FILE I/O", "file_io", file_ios()},
+                    {"LINK", "links", links()},
+                    {"GEMM", "gemm", list_gemm_libraries()},
+                    {"CODEC", "codecs", list_codecs()},
+                    {"KERNEL FEATURE", "kernel_features", kernel_features()},
+                    {"BINDING", "bindings", probe_bindings()},
+                    {"METRICS", "metrics", metrics()}},
                    runtime->calibration(),
                    explained_choices(*runtime),
                    std::move(refused)};
@@ -174,31 +172,20 @@ json statuses_json(const std::vector<EngineStatus>& statuses) {
 
 std::string as_json(const Diagnosis& found) {
   const DirectoryState& directory = found.directory;
-  return json{{"version", version()},
-              {"machine", machine_json(found.machine)},
-              {"directory",
-               {{"path", directory.path},
-                {"exists", directory.exists},
-                {"usable", directory.problem.empty()},
-                {"why", directory.problem},
-                {"mend", directory.mend},
-                {"channels", directory.channels}}},
-              {"engines", statuses_json(found.engines)},
-              {"refused_engine", found.refused_engine},
-              {"transports", statuses_json(found.transports)},
-              {"registrars", statuses_json(found.registrars)},
-              {"devices", statuses_json(found.devices)},
-              {"file_io", statuses_json(found.file_ios)},
-              {"links", statuses_json(found.links)},
-              {"gemm", statuses_json(found.gemm_libraries)},
-              {"codecs", statuses_json(found.codecs)},
-              {"kernel_features", statuses_json(found.kernel)},
-              {"bindings", statuses_json(found.bindings)},
-              {"metrics", statuses_json(found.metrics)},
-              {"calibration", calibration_json(found.calibration)},
-              {"choices", choices_json(found.choices)}}
-             .dump(2, ' ', false, json::error_handler_t::replace) +
-         "\n";
+  json document{{"version", version()},
+                {"machine", machine_json(found.machine)},
+                {"directory",
+                 {{"path", directory.path},
+                  {"exists", directory.exists},
+                  {"usable", directory.problem.empty()},
+                  {"why", directory.problem},
+                  {"mend", directory.mend},
+                  {"channels", directory.channels}}},
+                {"refused_engine", found.refused_engine},
+                {"calibration", calibration_json(found.calibration)},
+                {"choices", choices_json(found.choices)}};
+  for (const Parts& parts : found.parts) document[parts.key] = statuses_json(parts.statuses);
+  return json_text(document, 2) + "\n";
 }
 
 // ---- text ----------------------------------------------------------------------------------
@@ -283,11 +270,16 @@ std::string memory_text(const MachineFacts& machine) {
   return table.text();
 }
 
-std::string statuses_text(const std::string& title, const std::vector<EngineStatus>& statuses) {
-  Table table({{title}, {"USABLE"}, {"WHY"}, {"HOW TO MEND"}});
-  for (const auto& status : statuses)
-    table.add({status.name, status.usable ? "yes" : "no", status.why, status.mend});
-  return table.text();
+bool is_missing(const EngineStatus& status) {
+  return !status.usable;
+}
+
+std::string parts_text(const Parts& parts, bool problems_only) {
+  Table table({{parts.title}, {"USABLE"}, {"WHY"}, {"HOW TO MEND"}});
+  for (const auto& status : parts.statuses)
+    if (!problems_only || is_missing(status))
+      table.add({status.name, status.usable ? "yes" : "no", status.why, status.mend});
+  return table.text() + "\n";
 }
 
 std::string policy_text(const Diagnosis& found) {
@@ -296,38 +288,75 @@ std::string policy_text(const Diagnosis& found) {
          choices_text(found.choices);
 }
 
-std::string as_text(const Diagnosis& found) {
-  return facts_text(found) + "\n" + statuses_text("ENGINE", found.engines) + "\n" +
-         statuses_text("TRANSPORT", found.transports) + "\n" + memory_text(found.machine) + "\n" +
-         statuses_text("REGISTRAR", found.registrars) + "\n" +
-         statuses_text("DEVICE", found.devices) + "\n" + statuses_text("FILE I/O", found.file_ios) +
-         "\n" + statuses_text("LINK", found.links) + "\n" +
-         statuses_text("GEMM", found.gemm_libraries) + "\n" + statuses_text("CODEC", found.codecs) +
-         "\n" + statuses_text("KERNEL FEATURE", found.kernel) + "\n" +
-         statuses_text("BINDING", found.bindings) + "\n" + statuses_text("METRICS", found.metrics) +
-         "\n" + policy_text(found);
+// Why channels do not work here; empty: they do. All they need is a directory, memory to share and
+// the engine that was asked for.
+std::string what_channels_lack(const Diagnosis& found) {
+  if (!found.directory.problem.empty()) return "runtime directory: " + found.directory.problem;
+  if (!found.refused_engine.empty()) return found.refused_engine;
+  for (const Parts& parts : found.parts)
+    for (const EngineStatus& status : parts.statuses)
+      if (is_missing(status) && (status.name == "memfd_create" || status.name == "gantry"))
+        return fmt::format("{}: {}", status.name, status.why);
+  return {};
 }
 
-Result<void> doctor(bool json_wanted) {
+std::string verdict(const Diagnosis& found, bool problems_only) {
+  std::ptrdiff_t missing = 0;
+  for (const Parts& parts : found.parts)
+    missing += std::ranges::count_if(parts.statuses, is_missing);
+  const std::string lack = what_channels_lack(found);
+  return fmt::format(
+      "{}; {} {} missing{}\n",
+      lack.empty() ? "what channels need works" : "CHANNELS DO NOT WORK: " + lack,
+      missing == 0 ? "nothing" : fmt::to_string(missing),
+      missing == 0   ? "is"
+      : missing == 1 ? "other thing is"
+                     : "other things are",
+      missing == 0 || problems_only ? "" : " (gantry doctor --problems shows them alone)");
+}
+
+std::string problems_text(const Diagnosis& found) {
+  std::string text;
+  if (!found.directory.problem.empty())
+    text += fmt::format("runtime directory: {}\n\n", directory_text(found.directory));
+  if (!found.refused_engine.empty())
+    text += fmt::format("engine asked for: {}\n\n", found.refused_engine);
+  for (const Parts& parts : found.parts)
+    if (std::ranges::any_of(parts.statuses, is_missing)) text += parts_text(parts, true);
+  return text + verdict(found, true);
+}
+
+std::string as_text(const Diagnosis& found) {
+  std::string text = facts_text(found) + "\n" + memory_text(found.machine) + "\n";
+  for (const Parts& parts : found.parts) text += parts_text(parts, false);
+  return text + policy_text(found) + "\n" + verdict(found, false);
+}
+
+Result<void> doctor(bool json_wanted, bool problems_only) {
   const auto found = diagnose();
   if (!found) return tl::unexpected(found.error());
-  return print(json_wanted ? as_json(*found) : as_text(*found));
+  if (json_wanted) return print(as_json(*found));
+  return print(problems_only ? problems_text(*found) : as_text(*found));
 }
 
 }  // namespace
 
-void add_doctor(CLI::App& app, int& exit_code) {
-  auto* const command =
+void add_doctor(const Command& app, int& exit_code) {
+  const auto command =
       app.add_subcommand("doctor",
                          "Show the machine, which engines, transports, "
                          "registrars, devices, ways to files, links, libraries for products of "
                          "matrices, codecs of images, features of the kernel, "
                          "bindings and metrics work, and how moves are executed");
   auto json_wanted = std::make_shared<bool>(false);
-  command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
-  command->footer("Example: gantry doctor --json");
-  command->callback([json_wanted, &exit_code] {
-    const auto done = doctor(*json_wanted);
+  auto problems_only = std::make_shared<bool>(false);
+  const auto json =
+      command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
+  command->add_flag("--problems", *problems_only, "Only what is missing, and how to mend it")
+      ->excludes(json);
+  command->footer("Example: gantry doctor --problems");
+  command->callback([json_wanted, problems_only, &exit_code] {
+    const auto done = doctor(*json_wanted, *problems_only);
     exit_code = done ? 0 : fail(done.error());
   });
 }

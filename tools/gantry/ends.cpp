@@ -1,10 +1,13 @@
 #include "ends.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstdlib>
+#include <gantry/link/bridge.hpp>
 
+#include "channel_view.hpp"
 #include "output.hpp"
 #include "run/file/environment.hpp"
 #include "tools/command_line/suggest.hpp"
@@ -37,14 +40,30 @@ std::optional<As> as_of_stage(const std::string& name) {
   return std::nullopt;
 }
 
-/// Why a channel of that name may not be there; empty if nothing comes to mind.
-std::string near_channel(const std::string& name) {
-  const auto channels = list_channels(channel_directory_path());
-  if (!channels) return {};
+/// What a channel that does not come may be instead: "; did you mean 'photos'? there are photos,
+/// x". With `own` it is there, and its partner may be at one of the others.
+std::string what_there_is(const std::string& name, bool own = false) {
+  constexpr std::chrono::seconds kLook{1};
+  constexpr std::size_t kMostNames = 8;
+  const std::size_t at = name.find('@');
+  auto channels = at == std::string::npos
+                      ? list_channels(channel_directory_path())
+                      : list_remote_channels(name.substr(at + 1), {}, Deadline::after(kLook), -1);
+  if (!channels) return "; " + channels.error().message;
+  if (own)
+    std::erase_if(*channels,
+                  [&](const ChannelStatus& one) { return one.name == name.substr(0, at); });
+  if (channels->empty()) return own ? "" : "; there is no channel";
   std::vector<std::string> names;
-  for (const ChannelStatus& channel : *channels) names.push_back(channel.name);
-  const std::string near = suggest_near(name, names);
-  return near.empty() ? "gantry ls lists those there are" : near;
+  for (const ChannelStatus& channel : *channels) names.push_back(printable(channel.name));
+  const std::string near = suggest_near(name.substr(0, at), names);
+  const std::size_t shown = std::min(names.size(), kMostNames);
+  const std::string others =
+      names.size() > shown ? fmt::format(" and {} more", names.size() - shown) : "";
+  names.resize(shown);
+  return fmt::format("; {}{}there {} {}{}{}", near, near.empty() ? "" : " ",
+                     channels->size() == 1 ? "is" : "are", own ? "also " : "",
+                     fmt::join(names, ", "), others);
 }
 
 }  // namespace
@@ -126,9 +145,9 @@ std::unique_ptr<WaitNotice> Sender::notice(bool wants_all) const {
         if (come >= wanted || (wanted == 1 && status.producer.connected)) return {};
         return fmt::format(
             "channel '{}' in {}: waiting for a consumer, {} of {} {} come; gantry get {} "
-            "is one",
+            "is one{}",
             status.name, channel_directory_path(), come, wanted, come == 1 ? "has" : "have",
-            status.name);
+            status.name, what_there_is(status.name, true));
       });
 }
 
@@ -138,9 +157,10 @@ Result<Receiver> Receiver::open(const std::string& name, const ReceiverOptions& 
                                 Deadline deadline, const Interrupt& interrupt) {
   const auto into = [](auto end) { return Receiver(End(std::move(end))); };
   if (is_stage()) {
-    if (options.when_slow || options.access || options.path || options.remote.are_given())
+    if (options.when_slow || options.depth || options.access || options.path ||
+        options.remote.are_given())
       return tl::unexpected(
-          not_in_a_stage("--when-slow, --users, --path, --patience, --stall-limit"));
+          not_in_a_stage("--when-slow, --depth, --users, --path, --patience, --stall-limit"));
     return stage_input(name, {interrupt.descriptor()}).map(into);
   }
   const auto path = path_of(name, options.path);
@@ -151,12 +171,13 @@ Result<Receiver> Receiver::open(const std::string& name, const ReceiverOptions& 
   consumer.remote.path = *path;
   consumer.interrupt_descriptor = interrupt.descriptor();
   consumer.when_slow = options.when_slow.value_or(SlowConsumer::block);
+  consumer.depth = options.depth.value_or(0);
   consumer.access = options.access.value_or(Access{});
   options.remote.set(consumer.remote);
   const WaitNotice notice([&name] {
-    const std::string near = near_channel(name);
-    return fmt::format("channel '{}' in {}: waiting for its producer{}{}", name,
-                       channel_directory_path(), near.empty() ? "" : "; ", near);
+    const bool is_here = name.find('@') == std::string::npos;
+    return fmt::format("channel '{}'{}: waiting for its producer{}", printable(name),
+                       is_here ? " in " + channel_directory_path() : "", what_there_is(name));
   });
   return runtime->consumer(name, consumer, deadline).map(into);
 }

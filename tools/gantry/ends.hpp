@@ -67,6 +67,7 @@ class Sender {
 /// What get's options say of its end.
 struct ReceiverOptions {
   std::optional<SlowConsumer> when_slow;
+  std::optional<unsigned> depth;
   std::optional<Access> access;
   std::optional<RemotePath> path;
   RemoteTimes remote;

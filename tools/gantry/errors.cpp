@@ -5,17 +5,26 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <ctime>
 #include <system_error>
+
+#include "tools/command_line/printable.hpp"
 
 namespace gantry::cli {
 
 void note(std::string_view text) {
   // A name or a path may hold anything; the promise is one line, and nothing for the terminal.
-  std::string line(text);
-  std::ranges::replace_if(line, [](char c) { return c == '\n' || c == '\r'; }, ' ');
-  std::ranges::replace_if(line, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
-  line = "gantry: " + line + "\n";
+  const std::string line = "gantry: " + printable(text) + "\n";
   std::fputs(line.c_str(), stderr);  // throws nothing when standard error is closed
+}
+
+void note_with_time(std::string_view text) {
+  const std::time_t now = std::time(nullptr);
+  std::tm local{};
+  ::localtime_r(&now, &local);
+  std::array<char, 32> when{};
+  std::strftime(when.data(), when.size(), "%F %T", &local);
+  note(fmt::format("{}: {}", when.data(), text));
 }
 
 namespace {
@@ -52,7 +61,11 @@ Error in_words_of_the_command_line(Error error) {
 int fail(const Error& error) {
   if (error.code == Code::interrupted) return kExitInterrupted;
   if (error.code == Code::closed) return kExitReaderLeft;
-  note(to_string(in_words_of_the_command_line(error)));
+  Error said = in_words_of_the_command_line(error);
+  // Whoever ran out of memory had none for a hint.
+  if (said.code == Code::out_of_memory && said.hint.empty())
+    said.hint = "free memory, or raise the limit of address space (ulimit -v)";
+  note(to_string(said));
   return kExitFailure;
 }
 

@@ -22,5 +22,7 @@ inline constexpr int kExitReaderLeft = 141;   // the status with which a shell r
 
 /// Like fail(), for notes that do not end the program.
 void note(std::string_view text);
+/// A note of a program that runs for long, with the time: "gantry: 2026-11-29 14:05:33: text".
+void note_with_time(std::string_view text);
 
 }  // namespace gantry::cli

@@ -5,7 +5,6 @@
 #include "ends.hpp"
 #include "errors.hpp"
 #include "options.hpp"
-#include "pages/pages.hpp"
 #include "streams.hpp"
 
 namespace gantry::cli {
@@ -44,10 +43,16 @@ Result<std::uint64_t> parse_messages(std::string_view text) {
   return parse_number(text, 0);
 }
 
+Result<std::optional<unsigned>> parse_depth(std::string_view text) {
+  return parse_number(text, 1, ProducerOptions::kMaxSlots).map([](std::uint64_t depth) {
+    return std::optional(static_cast<unsigned>(depth));
+  });
+}
+
 }  // namespace
 
-void add_get(CLI::App& app, int& exit_code) {
-  auto* const command = app.add_subcommand("get", "Write a channel to standard output");
+void add_get(const Command& app, int& exit_code) {
+  const auto command = app.add_subcommand("get", "Write a channel to standard output");
   auto options = std::make_shared<GetOptions>();
   command->add_option("NAME", options->name, "The channel, or this stage's input")
       ->required()
@@ -59,6 +64,9 @@ void add_get(CLI::App& app, int& exit_code) {
   add_parsed(*command, "--when-slow", options->end.when_slow, &parse_when_slow, "POLICY",
              "block, drop-newest, drop-oldest or disconnect: what the producer does when this end "
              "falls behind (block)");
+  add_parsed(*command, "--depth", options->end.depth, &parse_depth, "NUMBER",
+             "Messages that may wait for this end (all that the producer may have on their way); "
+             "with --when-slow drop-oldest: 1 for the newest");
   add_users(*command, options->end.access);
   add_path(*command, options->end.path);
   add_remote_times(*command, options->end.remote);

@@ -7,7 +7,6 @@
 
 #include "channel_view.hpp"
 #include "directory.hpp"
-#include "pages/pages.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -33,7 +32,7 @@ std::string WhichChannels::where() const {
   return fmt::format("in {}{}", path, exists ? "" : ", which is not there yet");
 }
 
-void add_which(CLI::App& command, WhichChannels& which) {
+void add_which(const Command& command, WhichChannels& which) {
   command
       .add_option("which", which.which,
                   "NAME, @HOST[:PORT] or NAME@HOST[:PORT] (default: all of this host)")
@@ -56,7 +55,9 @@ Result<std::vector<ChannelStatus>> list(const WhichChannels& which, const Interr
   if (!channels || name.empty()) return channels;
   const bool is_whole = std::ranges::find(*channels, name, &ChannelStatus::name) != channels->end();
   std::erase_if(*channels, [&](const ChannelStatus& channel) {
-    return is_whole ? channel.name != name : !names_channel(name, channel.name);
+    return is_whole
+               ? channel.name != name
+               : !names_channel(name, channel.shown_name()) && !names_channel(name, channel.name);
   });
   return channels;
 }

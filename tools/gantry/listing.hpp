@@ -1,8 +1,8 @@
 #pragma once  // tools/gantry/listing.hpp: the channels that a command looks at, here or on another
               // host.
 
-#include <CLI/CLI.hpp>
 #include <gantry/channel/status.hpp>
+#include "tools/command_line/command.hpp"
 
 #include "interrupt.hpp"
 
@@ -18,7 +18,7 @@ struct WhichChannels {
 };
 
 /// The positional argument and --directory.
-void add_which(CLI::App& command, WhichChannels& which);
+void add_which(const Command& command, WhichChannels& which);
 /// What add_which() needs to be said in the command's footer.
 inline constexpr const char* kWhichFooter =
     "@HOST asks the bridge of another host (gantry bridge --help), with the token\n"

@@ -14,8 +14,9 @@ Result<std::vector<Row>> Looks::look() {
     if (before != seen_.end()) remember_process(channel, before->second);
     Row row{.channel = std::move(channel)};
     if (before != seen_.end()) rate(row, before->second);
-    seen[row.channel.name] = {row.channel.producer_pid, row.channel.producer.messages,
-                              row.channel.producer.bytes, row.channel.answered, row.channel.age};
+    seen[row.channel.name] = {row.channel.producer_pid,      row.channel.producer_who,
+                              row.channel.producer.messages, row.channel.producer.bytes,
+                              row.channel.answered,          row.channel.age};
     rows.push_back(std::move(row));
   }
   seen_ = std::move(seen);
@@ -28,6 +29,9 @@ Result<std::vector<Row>> Looks::look() {
 
 // A stopped producer's queue of callers fills up; then nobody is told who it is.
 void Looks::remember_process(ChannelStatus& channel, const Seen& before) {
+  if (channel.answered) return;
+  if (channel.producer_pid == 0 || channel.producer_pid == before.pid)
+    channel.producer_who = before.who;
   if (channel.producer_pid != 0 || before.pid == 0) return;
   channel.producer_pid = before.pid;
   channel.producer_state = process_state(before.pid);
@@ -36,7 +40,7 @@ void Looks::remember_process(ChannelStatus& channel, const Seen& before) {
 // By the clock of the end itself, at the moments of its two answers: a look takes as long as the
 // slowest end, and what this one moved must not depend on that.
 void Looks::rate(Row& row, const Seen& before) {
-  const auto& [pid, messages, bytes, answered, age] = before;
+  const auto& [pid, who, messages, bytes, answered, age] = before;
   const MetricsReport& producer = row.channel.producer;
   row.is_known = answered && row.channel.answered && pid == row.channel.producer_pid &&
                  producer.messages >= messages && producer.bytes >= bytes && row.channel.age > age;

@@ -26,6 +26,7 @@ class Looks {
  private:
   struct Seen {
     int pid = 0;
+    EndName who;
     std::uint64_t messages = 0;
     std::uint64_t bytes = 0;
     bool answered = false;

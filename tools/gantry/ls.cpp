@@ -25,10 +25,10 @@ std::uint64_t dropped_by_all(const ChannelStatus& channel) {
 
 // An inbox's producers have their own figures.
 std::vector<std::string> row_of_inbox(const ChannelStatus& channel) {
-  return {printable(channel.name),
+  return {printable(channel.shown_name()),
           producers_text(channel),
           consumers_text(channel),
-          "inbox",
+          kind_text(channel),
           format_count(channel.producer.messages),
           format_bytes(channel.producer.bytes),
           format_rate(average_rate(channel)),
@@ -41,16 +41,16 @@ std::vector<std::string> row_of_inbox(const ChannelStatus& channel) {
 }
 
 std::vector<std::string> row_of(const ChannelStatus& channel) {
-  const std::string pid = fmt::to_string(channel.producer_pid);
-  const std::string name = printable(channel.name);
+  const std::string producer = producers_text(channel);
+  const std::string name = printable(channel.shown_name());
   if (!channel.answered)
-    return {name, pid, fmt::format("{}, no answer", to_string(channel.producer_state)),
-            "",   "",  "",
-            "",   "",  "",
-            "",   "",  format_time(channel.age)};
+    return {name, producer, fmt::format("{}, no answer", to_string(channel.producer_state)),
+            "",   "",       "",
+            "",   "",       "",
+            "",   "",       format_time(channel.age)};
   if (channel.is_inbox) return row_of_inbox(channel);
   return {name,
-          pid,
+          producer,
           consumers_text(channel),
           std::string(to_string(channel.mode)),
           format_count(channel.producer.messages),
@@ -67,8 +67,8 @@ std::vector<std::string> row_of(const ChannelStatus& channel) {
 std::string channels_table(const std::vector<ChannelStatus>& channels) {
   using enum Table::Align;
   Table table({{"CHANNEL", left},
-               {"PRODUCER", right},
-               {"CONSUMER", right},
+               {"PRODUCER", left},
+               {"CONSUMER", left},
                {"MODE", left},
                {"MESSAGES", right},
                {"BYTES", right},
@@ -88,7 +88,7 @@ std::string reasons_text(const std::vector<ChannelStatus>& channels) {
   std::string text;
   for (const ChannelStatus& channel : channels) {
     if (!channel.answered || channel.is_inbox) continue;
-    text += fmt::format("\n{}: {} engine; copies: {}\n", printable(channel.name),
+    text += fmt::format("\n{}: {} engine; copies: {}\n", printable(channel.shown_name()),
                         printable(channel.engine), copies_text(channel.producer));
     if (channel.path.bytes != 0)
       text += fmt::format("  the newest: {}, in moves of {}: {}", path_text(channel),
@@ -125,8 +125,8 @@ Result<void> ls(const LsOptions& options) {
 
 }  // namespace
 
-void add_ls(CLI::App& app, int& exit_code) {
-  auto* const command = app.add_subcommand("ls", "List the channels: who sends, who receives");
+void add_ls(const Command& app, int& exit_code) {
+  const auto command = app.add_subcommand("ls", "List the channels: who sends, who receives");
   auto options = std::make_shared<LsOptions>();
   add_which(*command, options->which);
   command->add_flag("--json", options->as_json, "One JSON document with everything, no table");

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <CLI/CLI.hpp>
 #include <csignal>
 #include <exception>
 #include <gantry/runtime.hpp>
@@ -137,25 +138,26 @@ int run_main(int argc, char** argv) {
   app.require_subcommand(0, 1);  // none: parse() says more than CLI11 would
   app.set_version_flag("--version", fmt::format("gantry {}", version()));
   app.footer("Example: head -c 1G /dev/zero | gantry put zeros & gantry get zeros | wc -c");
-  add_run(app, exit_code);
-  add_plan(app, exit_code);
-  add_agent(app, exit_code);
-  add_put(app, exit_code);
-  add_ranks(app, exit_code);
-  add_get(app, exit_code);
-  add_ls(app, exit_code);
-  add_top(app, exit_code);
-  add_serve(app, exit_code);
-  add_trace(app, exit_code);
-  add_bridge(app, exit_code);
-  add_mirror(app, exit_code);
-  add_pack(app, exit_code);
-  add_image(app, exit_code);
-  add_keep(app, exit_code);
-  add_doctor(app, exit_code);
-  add_calibrate(app, exit_code);
-  add_bench(app, exit_code);
-  add_pages(app, exit_code);
+  const Command command(&app);
+  add_run(command, exit_code);
+  add_plan(command, exit_code);
+  add_agent(command, exit_code);
+  add_put(command, exit_code);
+  add_ranks(command, exit_code);
+  add_get(command, exit_code);
+  add_ls(command, exit_code);
+  add_top(command, exit_code);
+  add_serve(command, exit_code);
+  add_trace(command, exit_code);
+  add_bridge(command, exit_code);
+  add_mirror(command, exit_code);
+  add_pack(command, exit_code);
+  add_image(command, exit_code);
+  add_keep(command, exit_code);
+  add_doctor(command, exit_code);
+  add_calibrate(command, exit_code);
+  add_bench(command, exit_code);
+  add_pages(command, exit_code);
   return parse(app, argc, argv, exit_code);
 }
 
@@ -181,8 +183,7 @@ int main(int argc, char** argv) {
   try {
     return gantry::cli::run_main(argc, argv);
   } catch (const std::bad_alloc&) {
-    return gantry::cli::fail({gantry::Code::out_of_memory, "out of memory",
-                              "free memory, or raise the limit of address space (ulimit -v)"});
+    return gantry::cli::fail({gantry::Code::out_of_memory, "out of memory", {}});
   } catch (const std::exception& error) {  // what libraries throw
     return gantry::cli::fail({gantry::Code::system, error.what(), {}});
   }

@@ -33,7 +33,7 @@ Result<void> serve(MirrorCommand command) {
   command.remote.set(options.there.remote);
   options.here.access = command.access.value_or(options.here.access);
   options.interrupt_descriptor = interrupt->descriptor();
-  if (!command.is_quiet) options.on_event = [](const std::string& line) { note(line); };
+  if (!command.is_quiet) options.on_event = [](const std::string& line) { note_with_time(line); };
   auto mirror = Mirror::open(options, runtime->default_engine());
   if (!mirror) return tl::unexpected(mirror.error());
   auto served = mirror->serve();
@@ -50,8 +50,8 @@ Result<unsigned> parse_readers(std::string_view text) {
 
 }  // namespace
 
-void add_mirror(CLI::App& app, int& exit_code) {
-  auto* const command =
+void add_mirror(const Command& app, int& exit_code) {
+  const auto command =
       app.add_subcommand("mirror", "Bring another host's channel here once, for all its readers");
   auto mirror = std::make_shared<MirrorCommand>();
   mirror->options.here.consumers = ProducerOptions::kMaxConsumers;
@@ -67,7 +67,7 @@ void add_mirror(CLI::App& app, int& exit_code) {
   add_remote_times(*command, mirror->remote);
   command->add_flag("--once", mirror->options.is_for_one_stream,
                     "End with the stream, instead of waiting for the next producer there");
-  command->add_flag("--quiet", mirror->is_quiet, "Do not say what happens");
+  command->add_flag("--quiet", mirror->is_quiet, "Say nothing but errors");
   command->footer(
       "Each message crosses the network once, however many read it here. Runs until\n"
       "it is interrupted.\n"

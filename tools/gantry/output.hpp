@@ -29,6 +29,9 @@ namespace gantry::cli {
 /// Columns of the terminal that standard output is; Table::kUnlimited if it is none.
 [[nodiscard]] std::size_t output_width() noexcept;
 
+/// The same, and of no terminal that of a page: for tables that people read.
+[[nodiscard]] std::size_t page_width() noexcept;
+
 /// Text in columns, each as wide as its widest cell where there is room.
 class Table {
  public:

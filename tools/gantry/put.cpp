@@ -149,14 +149,14 @@ Result<std::optional<unsigned>> parse_consumers(std::string_view text) {
 
 }  // namespace
 
-void add_put(CLI::App& app, int& exit_code) {
-  auto* const command = app.add_subcommand("put", "Send standard input into a channel");
+void add_put(const Command& app, int& exit_code) {
+  const auto command = app.add_subcommand("put", "Send standard input into a channel");
   auto options = std::make_shared<PutOptions>();
   command->add_option("NAME", options->name, "The channel, or this stage's output")->required();
   add_parsed(*command, "--message-size", options->message_bytes, &parse_message_size, "BYTES",
              "Bytes a message (default 1M); the longest line with --lines");
-  auto* const lines = command->add_flag("--lines", options->lines,
-                                        "Send every line as a message, newline included");
+  const auto lines = command->add_flag("--lines", options->lines,
+                                       "Send every line as a message, newline included");
   command->add_flag("--records", options->records,
                     "Each message stands alone, so replicas of a stage may share them");
   add_parsed(*command, "--slots", options->end.slots, &parse_slots, "NUMBER",

@@ -1,6 +1,7 @@
 #include "rank_view.hpp"
 
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "output.hpp"
 #include "tools/status/channel_json.hpp"
@@ -69,7 +70,7 @@ std::string ranks_table(const std::vector<RankStatus>& ranks) {
     table.add({rank.group, fmt::format("{} of {}", rank.rank, rank.ranks),
                rank.pid == 0 ? "?" : fmt::to_string(rank.pid), state_text(rank),
                format_time(rank.in_state), rank.text(), rank.plan});
-  return table.text();
+  return table.text(page_width());  // plans and steps have hundreds of characters
 }
 
 json to_json(const std::vector<RankStatus>& ranks) {

@@ -1,7 +1,7 @@
 #pragma once  // tools/gantry/rank_view.hpp: how ranks and top show the ranks of groups.
 
 #include <gantry/schedule/rank_status.hpp>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

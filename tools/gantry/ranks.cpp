@@ -42,8 +42,8 @@ Result<void> ranks(const RanksOptions& options) {
 
 }  // namespace
 
-void add_ranks(CLI::App& app, int& exit_code) {
-  auto* const command =
+void add_ranks(const Command& app, int& exit_code) {
+  const auto command =
       app.add_subcommand("ranks", "List the ranks of groups, and what each of them waits for");
   auto options = std::make_shared<RanksOptions>();
   command->add_option("group", options->group, "The group's name (default: all)");

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "output.hpp"
+#include "tools/command_line/printable.hpp"
 
 // Tables that fit a terminal: long text is wrapped, and columns that find no room stand below.
 namespace gantry::cli {
@@ -135,8 +136,15 @@ std::size_t output_width() noexcept {
   return is_known ? window.ws_col : kUsual;
 }
 
+std::size_t page_width() noexcept {
+  constexpr std::size_t kPage = 100;
+  const std::size_t width = output_width();
+  return width == Table::kUnlimited ? kPage : width;
+}
+
 void Table::add(std::vector<std::string> cells) {
   cells.resize(columns_.size());
+  for (std::string& cell : cells) cell = printable(cell);
   rows_.push_back(std::move(cells));
 }
 

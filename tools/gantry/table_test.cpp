@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "output.hpp"
+#include "tools/command_line/printable.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -51,6 +52,27 @@ TEST(TableText, AWordThatIsTooLongStaysWhole) {
             "A  WHERE\n"
             "x  /a/path/that/nobody/would/want/to/see/broken\n"
             "   in two\n");
+}
+
+// Also of C1, as UTF-8 and as bytes alone; text of any language stays.
+TEST(TableText, HasNothingThatATerminalWouldObey) {
+  EXPECT_EQ(printable("\x1b[2J\x7f|\xc2\x9b"
+                      "31m|\x9b"
+                      "31m|a\tb\r\n"),
+            "?[2J?|?31m|?31m|a b  ");
+  const std::string fine =
+      "Gr\xc3\xb6\xc3\x9f"
+      "e \xe2\x82\xac \xf0\x9f\x8f\x97 \xc2\xa0|";
+  EXPECT_EQ(printable(fine), fine);
+  for (const char* const no_character : {"\xc0\x9b", "\xed\xa0", "\xf5\x80", "\xe2\x82", "\xc3"})
+    EXPECT_EQ(printable(no_character), std::string(std::string_view(no_character).size(), '?'));
+  EXPECT_EQ(printable("\xe0\x82\x9b"), "???");
+  Table table({{"NAME"}, {"WHY"}});
+  table.add(
+      {"\xc2\x9b"
+       "1m",
+       "\x90"});
+  EXPECT_EQ(table.text(Table::kUnlimited), "NAME  WHY\n?1m   ?\n");
 }
 
 }  // namespace

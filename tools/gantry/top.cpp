@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "channel_view.hpp"
 #include "commands.hpp"
@@ -20,6 +21,7 @@ namespace gantry::cli {
 namespace {
 
 using nlohmann::json;
+constexpr std::size_t kNoteIndent = 2;  // of the lines on which a note goes on
 constexpr std::uint64_t kForEver = std::numeric_limits<std::uint64_t>::max();
 
 struct TopOptions {
@@ -46,24 +48,24 @@ const MetricsReport& slowest_hand_off(const ChannelStatus& channel) {
 
 std::vector<std::string> cells_of(const Row& row) {
   const ChannelStatus& channel = row.channel;
-  const std::string pid = fmt::to_string(channel.producer_pid);
+  const std::string producer = producers_text(channel);
   if (!channel.answered)
-    return {printable(channel.name), pid,
+    return {printable(channel.shown_name()), producer,
             fmt::format("{}, no answer", to_string(channel.producer_state))};
   if (channel.is_inbox)
-    return {printable(channel.name),
+    return {printable(channel.shown_name()),
             producers_text(channel),
             consumers_text(channel),
             row.is_known ? fmt::format("{:.1f}", row.messages_per_s) : "-",
             row.is_known ? format_rate(row.bytes_per_s) : "-",
             "-",
-            "inbox",
+            kind_text(channel),
             "-",
             "-",
             "-"};
   const MetricsReport& hand_off = slowest_hand_off(channel);
-  return {printable(channel.name),
-          pid,
+  return {printable(channel.shown_name()),
+          producer,
           consumers_text(channel),
           row.is_known ? fmt::format("{:.1f}", row.messages_per_s) : "-",
           row.is_known ? format_rate(row.bytes_per_s) : "-",
@@ -77,8 +79,8 @@ std::vector<std::string> cells_of(const Row& row) {
 std::string as_text(const std::vector<Row>& rows) {
   using enum Table::Align;
   Table table({{"CHANNEL", left},
-               {"PRODUCER", right},
-               {"CONSUMER", right},
+               {"PRODUCER", left},
+               {"CONSUMER", left},
                {"MESSAGES/S", right},
                {"RATE", right},
                {"DEPTH", right},
@@ -88,9 +90,12 @@ std::string as_text(const std::vector<Row>& rows) {
                {"NEWEST COPY", left}});
   for (const Row& row : rows) table.add(cells_of(row));
   const auto channels = channels_of(rows);
-  std::string text = table.text(Table::kUnlimited);  // the screen shows what finds room
-  for (const std::string& more : {notes_text(channels), consumers_table(channels, false)})
-    if (!more.empty()) text += "\n" + more;
+  // The screen shows what finds room: what is wrong comes first, and whole.
+  const std::size_t width = output_width();
+  std::string text = notes_text(channels, width == Table::kUnlimited ? width : width - kNoteIndent);
+  if (!text.empty()) text += "\n";
+  text += table.text(Table::kUnlimited);
+  if (const std::string more = consumers_table(channels, false); !more.empty()) text += "\n" + more;
   return text;
 }
 
@@ -205,14 +210,13 @@ Result<std::chrono::nanoseconds> parse_interval(std::string_view text) {
 
 }  // namespace
 
-void add_top(CLI::App& app, int& exit_code) {
-  auto* const command =
-      app.add_subcommand("top", "Watch the channels: rates, depths, who is stuck");
+void add_top(const Command& app, int& exit_code) {
+  const auto command = app.add_subcommand("top", "Watch the channels: rates, depths, who is stuck");
   auto options = std::make_shared<TopOptions>();
   add_parsed(*command, "--interval", options->interval, &parse_interval, "SECONDS",
              "Between two looks (default 1)");
-  auto* const count = add_parsed(*command, "--count", options->count, &parse_reports, "NUMBER",
-                                 "Print so many reports, then end");
+  const auto count = add_parsed(*command, "--count", options->count, &parse_reports, "NUMBER",
+                                "Print so many reports, then end");
   command->add_flag("--once", options->once, "As --count 1")->excludes(count);
   command->add_flag("--json", options->as_json,
                     "One JSON document; with --count NUMBER so many, a line each");

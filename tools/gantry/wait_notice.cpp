@@ -1,7 +1,5 @@
 #include "wait_notice.hpp"
 
-#include <unistd.h>
-
 #include <chrono>
 
 #include "errors.hpp"
@@ -9,7 +7,7 @@
 namespace gantry::cli {
 
 WaitNotice::WaitNotice(std::function<std::string()> text) : text_(std::move(text)) {
-  if (::isatty(STDERR_FILENO) == 1) thread_ = std::thread([this] { wait(); });
+  thread_ = std::thread([this] { wait(); });
 }
 
 WaitNotice::~WaitNotice() {

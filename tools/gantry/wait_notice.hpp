@@ -1,4 +1,4 @@
-#pragma once  // tools/gantry/wait_notice.hpp: says on a terminal what a command waits for.
+#pragma once  // tools/gantry/wait_notice.hpp: says what a command waits for.
 
 #include <condition_variable>
 #include <functional>
@@ -9,7 +9,7 @@
 namespace gantry::cli {
 
 /// After two seconds of its life, prints what `text` then answers as a note, once; nothing if that
-/// is empty, or if standard error is no terminal. A thread of its own calls `text`.
+/// is empty. A thread of its own calls `text`.
 class WaitNotice {
  public:
   explicit WaitNotice(std::function<std::string()> text);

@@ -1,4 +1,5 @@
 #include "channel_json.hpp"
+#include "tools/command_line/json_text.hpp"
 
 #include <algorithm>
 
@@ -31,10 +32,19 @@ json to_json(const HeldSlot& slot) {
           {"taken", slot.taken}};
 }
 
+json to_json(const EndName& who) {
+  json told{{"host", who.host}, {"command", who.command}};
+  told["stage"] = who.stage.empty() ? json() : json(who.stage);
+  told["replica"] = who.stage.empty() ? json() : json(who.replica);
+  told["text"] = who.text();
+  return told;
+}
+
 json to_json(const ConsumerStatus& consumer) {
   json held = json::array();
   for (const HeldSlot& slot : consumer.held) held.push_back(to_json(slot));
   return {{"pid", consumer.pid},
+          {"who", to_json(consumer.who)},
           {"uid", consumer.uid},
           {"state", to_string(consumer.state)},
           {"policy", to_string(consumer.policy)},
@@ -53,15 +63,13 @@ json to_json(const ConsumerStatus& consumer) {
 }
 
 json to_json(const DepartedStatus& one) {
-  return {{"pid", one.pid},
-          {"state", to_string(one.state)},
-          {"messages", one.messages},
-          {"bytes", one.bytes},
-          {"age_ns", one.age.count()}};
+  return {{"pid", one.pid},           {"who", to_json(one.who)}, {"state", to_string(one.state)},
+          {"messages", one.messages}, {"bytes", one.bytes},      {"age_ns", one.age.count()}};
 }
 
 json to_json(const SenderStatus& sender) {
   return {{"pid", sender.pid},
+          {"who", to_json(sender.who)},
           {"uid", sender.uid},
           {"state", to_string(sender.state)},
           {"joined_ns", sender.joined.count()},
@@ -83,7 +91,7 @@ json to_json(const PathStatus& path) {
 }  // namespace
 
 std::string dump(const json& document, int indent) {
-  return document.dump(indent, ' ', false, json::error_handler_t::replace) + "\n";
+  return json_text(document, indent) + "\n";
 }
 
 json to_json(const ChannelStatus& channel) {
@@ -99,10 +107,14 @@ json to_json(const ChannelStatus& channel) {
   }
   for (const DepartedStatus& one : channel.departed) departed.push_back(to_json(one));
   return {{"name", channel.name},
+          {"shown_name", channel.shown_name()},
+          {"pipeline", channel.pipeline},
           {"inbox", channel.is_inbox},
+          {"server", channel.is_server},
           {"senders_limit", channel.senders_limit},
           {"senders", senders},
           {"producer_pid", channel.producer_pid},
+          {"producer_who", to_json(channel.producer_who)},
           {"producer_uid", channel.producer_uid},
           {"producer_state", to_string(channel.producer_state)},
           {"answered", channel.answered},

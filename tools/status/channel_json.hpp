@@ -1,7 +1,7 @@
 #pragma once  // tools/status/channel_json.hpp: channels as JSON, for the program and for bindings.
 
 #include <gantry/channel/status.hpp>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 

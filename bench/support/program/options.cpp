@@ -86,6 +86,7 @@ tl::expected<Options, int> parse_options(int argc, const char* const* argv,
                        : fmt::format("{} (default {})", manual.own[i].help, manual.own[i].value));
   for (const OwnFlag& flag : manual.flags) app.add_flag(flag.name, *flag.given, flag.help);
   app.add_option("--plot", options.plot, "An SVG file to draw the figures into");
+  app.add_flag("--judge", options.judge, "End with 1 if a figure misses what is wanted of it");
   app.add_flag("--json", options.json, "One JSON document on standard output");
   try {
     app.parse(argc, argv);

@@ -20,6 +20,7 @@ struct Options {
   bool peers = false;
   bool peers_full = false;  ///< "--peers full".
   bool json = false;
+  bool judge = false;  ///< A bar that is missed is an error, when all has been said.
   std::string plot{};  ///< A file to draw into; "": none.
 };
 

@@ -21,9 +21,10 @@ Result<void> print(const std::string& text) {
 Result<void> measure_and_print(const Measurement& measure) {
   const auto interrupt = Interrupt::create();
   if (!interrupt) return Unexpected(interrupt.error());
-  const auto text = measure(interrupt->descriptor());
-  if (!text) return Unexpected(text.error());
-  return print(*text);
+  const auto measured = measure(interrupt->descriptor());
+  if (!measured) return Unexpected(measured.error());
+  if (auto printed = print(measured->text); !printed) return printed;
+  return measured->missed ? Result<void>(Unexpected(*measured->missed)) : Result<void>();
 }
 
 }  // namespace

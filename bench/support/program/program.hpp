@@ -2,16 +2,23 @@
               // measuring.
 
 #include <functional>
+#include <optional>
 #include <string>
 
+#include "../report/findings.hpp"
 #include "../report/report.hpp"
 #include "../system/posix.hpp"
 #include "options.hpp"
 
 namespace gantry::bench {
 
-/// Measures and gives the text to print. Errors: `interrupted` once the descriptor is readable.
-using Measurement = std::function<Result<std::string>(int interrupt_descriptor)>;
+/// What is printed, and what is complained of then.
+struct Measured {
+  std::string text;
+  std::optional<Error> missed{};  ///< A bar, with --judge.
+};
+/// Measures. Errors: `interrupted` once the descriptor is readable.
+using Measurement = std::function<Result<Measured>(int interrupt_descriptor)>;
 
 /// Calls `parse`, then what it gave, and prints that. The status to exit with: 0; 1 after one line
 /// of complaint; 130 when interrupted; what `parse` says instead. Nothing is thrown out of it.
@@ -40,13 +47,14 @@ template <class Settings>
     auto options = parse_options(argc, argv, bench.name, bench.manual(settings));
     if (!options) return tl::unexpected<int>(options.error());
     settings.common = *std::move(options);
-    return [&bench, settings](int interrupt_descriptor) mutable -> Result<std::string> {
+    return [&bench, settings](int interrupt_descriptor) mutable -> Result<Measured> {
       if (auto can = check_plot(settings.common); !can) return tl::unexpected(can.error());
       const auto report = bench.measure(settings, interrupt_descriptor);
       if (!report) return tl::unexpected(report.error());
       if (auto drawn = write_plot(settings.common, *report); !drawn)
         return tl::unexpected(drawn.error());
-      return settings.common.json ? to_json(*report) : bench.to_text(settings, *report);
+      return Measured{settings.common.json ? to_json(*report) : bench.to_text(settings, *report),
+                      settings.common.judge ? missed_bars(*report) : std::nullopt};
     };
   });
 }

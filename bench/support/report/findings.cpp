@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 
 namespace gantry::bench {
 
@@ -28,14 +27,25 @@ Bar Bar::said(std::string text) {
 
 void Ratios::in_case(const std::string& case_name, std::string_view over, std::string_view under,
                      const Bar& bar, std::string_view metric) {
-  of_rows(fmt::format("{}: {} / {}", case_name, over, under), report_.find(case_name, over, metric),
-          report_.find(case_name, under, metric), bar);
+  const Row* const upper = report_.find(case_name, over, metric);
+  of_subjects(fmt::format("{}: {} / {}", case_name, over, under), upper,
+              report_.find(case_name, under, metric), upper == nullptr ? over : under, bar);
 }
 
 void Ratios::of_cases(const std::string& over, const std::string& under, std::string_view subject,
                       const Bar& bar, std::string_view metric) {
   of_rows(fmt::format("{}: {} / {}", subject, over, under), report_.find(over, subject, metric),
           report_.find(under, subject, metric), bar);
+}
+
+void Ratios::of_subjects(std::string what, const Row* over, const Row* under,
+                         std::string_view missing, const Bar& bar) {
+  if ((over == nullptr) == (under == nullptr)) return of_rows(std::move(what), over, under, bar);
+  const auto is_missing = [&](const auto& one) { return one.subject == missing; };
+  const bool is_known = std::ranges::any_of(report_.rows, is_missing) ||
+                        std::ranges::any_of(report_.skipped, is_missing);
+  if (is_known && bar.is_judged())
+    report_.findings.push_back({std::move(what), 0, bar.text, false, false});
 }
 
 void Ratios::of_rows(std::string what, const Row* over, const Row* under, const Bar& bar) {
@@ -45,8 +55,7 @@ void Ratios::of_rows(std::string what, const Row* over, const Row* under, const 
 
 void Ratios::figure(std::string what, double value, const Bar& bar) {
   Finding finding{std::move(what), value, bar.text, std::nullopt};
-  if (std::isfinite(bar.least) || std::isfinite(bar.most))
-    finding.met = value >= bar.least && value <= bar.most;
+  if (bar.is_judged()) finding.met = value >= bar.least && value <= bar.most;
   report_.findings.push_back(std::move(finding));
 }
 
@@ -127,13 +136,32 @@ std::string to_list(const Report& report,
   return text;
 }
 
+std::optional<Error> missed_bars(const Report& report) {
+  const auto is_missed = [](const Finding& one) { return one.met == std::optional(false); };
+  const auto first = std::find_if(report.findings.begin(), report.findings.end(), is_missed);
+  if (first == report.findings.end()) return std::nullopt;
+  const auto judged = std::count_if(report.findings.begin(), report.findings.end(),
+                                    [](const Finding& one) { return one.met.has_value(); });
+  return Error{
+      Code::aborted,
+      fmt::format("--judge: {} of {} bars are missed, the first: {} is {}, wanted {}",
+                  std::count_if(first, report.findings.end(), is_missed), judged, first->what,
+                  first->is_measured ? fmt::format("{:.3f}", first->value) : "not measured",
+                  first->wanted),
+      "see the findings; figures hold for a quiet machine"};
+}
+
 std::string findings_text(const Report& report) {
   if (report.findings.empty()) return {};
   std::string text = fmt::format("\n{:<84}{:>12}  wanted\n", "ratios of medians", "");
   for (const Finding& finding : report.findings) {
     const bool is_missed = finding.met.has_value() && !*finding.met;
-    text += fmt::format("{:<84}{:>12.3f}  {}{}\n", finding.what, finding.value, finding.wanted,
-                        is_missed ? ": missed" : "");
+    text += fmt::format("{:<84}{:>12}  {}{}\n", finding.what,
+                        finding.is_measured ? fmt::format("{:.3f}", finding.value) : "-",
+                        finding.wanted,
+                        !finding.is_measured ? ": not measured"
+                        : is_missed          ? ": missed"
+                                             : "");
   }
   return text;
 }

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <limits>
+#include <optional>
 
 #include "report.hpp"
 
@@ -18,9 +19,15 @@ struct Bar {
   [[nodiscard]] static Bar at_most(double figure);
   [[nodiscard]] static Bar said(std::string text);
   [[nodiscard]] static Bar none() { return said({}); }
+  [[nodiscard]] bool is_judged() const noexcept {
+    return least > -std::numeric_limits<double>::infinity() ||
+           most < std::numeric_limits<double>::infinity();
+  }
 };
 
-/// Adds ratios of medians to a report's findings, those whose two rows are both there.
+/// Adds ratios of medians to a report's findings, those whose two rows are both there. Where one
+/// is, and the report knows the other's subject from another case or as skipped, a bar is not met;
+/// others were not asked for.
 class Ratios {
  public:
   explicit Ratios(Report& report) noexcept : report_(report) {}
@@ -37,6 +44,10 @@ class Ratios {
   void figure(std::string what, double value, const Bar& bar);
 
  private:
+  /// `missing`: the subject without a row, if there is one.
+  void of_subjects(std::string what, const Row* over, const Row* under, std::string_view missing,
+                   const Bar& bar);
+
   Report& report_;
 };
 
@@ -47,6 +58,8 @@ class Ratios {
 /// `reference_of` names for the case, "": none.
 [[nodiscard]] std::string to_list(
     const Report& report, const std::function<std::string(const std::string&)>& reference_of);
+/// Null where all bars of a report are met; otherwise how many are not, and which is the first.
+[[nodiscard]] std::optional<Error> missed_bars(const Report& report);
 /// The findings with what was wanted of them; "" when there are none.
 [[nodiscard]] std::string findings_text(const Report& report);
 

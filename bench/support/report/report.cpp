@@ -1,4 +1,5 @@
 #include "report.hpp"
+#include "tools/command_line/json_text.hpp"
 
 #include <fmt/format.h>
 
@@ -34,6 +35,7 @@ json row_json(const Row& row) {
 
 json finding_json(const Finding& finding) {
   json found = {{"what", finding.what}, {"value", finding.value}, {"wanted", finding.wanted}};
+  if (!finding.is_measured) found["value"] = nullptr;
   if (finding.met) found["met"] = *finding.met;
   return found;
 }
@@ -42,13 +44,13 @@ json finding_json(const Finding& finding) {
 std::string a_result_a_line(const json& document) {
   std::string text = "{";
   for (const auto& [key, value] : document.items()) {
-    text += fmt::format("{}\n{}: ", text.size() == 1 ? "" : ",", json(key).dump());
+    text += fmt::format("{}\n{}: ", text.size() == 1 ? "" : ",", cli::json_text(json(key)));
     if (!value.is_array() || value.empty()) {
-      text += value.dump();
+      text += cli::json_text(value);
       continue;
     }
     for (std::size_t i = 0; i < value.size(); ++i)
-      text += fmt::format("{}\n  {}", i == 0 ? "[" : ",", value[i].dump());
+      text += fmt::format("{}\n  {}", i == 0 ? "[" : ",", cli::json_text(value[i]));
     text += "\n]";
   }
   return text + "\n}\n";

@@ -47,6 +47,7 @@ struct Finding {
   double value = 0;
   std::string wanted;         ///< "at least 1.25"; "": nothing.
   std::optional<bool> met{};  ///< Unknown where nothing was wanted, or not by one number.
+  bool is_measured = true;    ///< Otherwise there is no value, and what was wanted is not met.
 };
 
 /// What a subject said of its choices in a case.

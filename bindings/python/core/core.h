@@ -174,3 +174,5 @@ extern PyType_Spec memory_spec, message_spec, parts_spec, pool_spec, runtime_spe
 
 #define FASTCALL(function) ((PyCFunction)(void (*)(void))(function))
 void dealloc_object(PyObject* self);  // of a heap type, its fields being gone
+/// Frees what may join threads or give much memory back, without the GIL. Nobody may reach it.
+void free_apart(void* handle);

@@ -222,8 +222,9 @@ PyObject* end_open(End* end, PyObject* arguments, struct Opening* it, const stru
 
 static void free_handle(End* end) {
   free_doomed(end);
-  gantry_free(end->handle);
+  void* const handle = end->handle;
   end->handle = NULL;
+  free_apart(handle);
   for (int i = 0; i < 2; ++i) {
     if (end->interrupt[i] >= 0) close(end->interrupt[i]);
     end->interrupt[i] = -1;

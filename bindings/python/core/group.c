@@ -211,7 +211,7 @@ static PyObject* collective_choice(PyObject* self, void* unused) {
 
 static void collective_dealloc(PyObject* self) {
   Collective* const it = (Collective*)self;
-  gantry_free(it->handle);
+  free_apart(it->handle);
   PyBuffer_Release(&it->data);
   PyBuffer_Release(&it->result);
   Py_XDECREF(it->group);

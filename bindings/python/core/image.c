@@ -54,7 +54,7 @@ static PyObject* image_make(PyTypeObject* type, PyObject* arguments, PyObject* w
 }
 
 static void image_dealloc(PyObject* self) {
-  gantry_free(((Image*)self)->handle);
+  free_apart(((Image*)self)->handle);
   dealloc_object(self);
 }
 

@@ -46,7 +46,9 @@ static void read_shape(const Py_buffer* buffer, gantry_tensor* tensor) {
 
 int tensor_of_buffer(const Py_buffer* buffer, gantry_tensor* tensor) {
   const char* const format = buffer->format == NULL ? "B" : buffer->format;
-  if (buffer->ndim == 1 && buffer->itemsize == 1 && (strcmp(format, "B") == 0)) return 0;
+  const int is_bytes = strcmp(format, "B") == 0 || strcmp(format, "c") == 0 ||
+                       strcmp(format, "<c") == 0;  // as ctypes writes c_char
+  if (buffer->ndim == 1 && buffer->itemsize == 1 && is_bytes) return 0;
   const int code = buffer->itemsize > 0 && buffer->itemsize <= 16 ? code_of_format(format) : -1;
   if (code < 0) {
     char message[200];
@@ -139,7 +141,8 @@ static int memory_getbuffer(PyObject* self, Py_buffer* buffer, int flags) {
   if (memory->readonly && (flags & PyBUF_WRITABLE))
     return refuse_buffer(buffer, "a message is read-only; message.private() can be written");
   if (memory->format == NULL && (flags & PyBUF_FORMAT))
-    return refuse_buffer(buffer, "NumPy has no such type (as bf16, fp8); torch() makes a tensor of it");
+    return refuse_buffer(buffer,
+                         "NumPy has no such type (as bf16, fp8); torch() makes a tensor of it");
   const int c_order = is_dense(&memory->tensor, 0);
   const int wants_c = (flags & PyBUF_C_CONTIGUOUS) == PyBUF_C_CONTIGUOUS ||
                       (flags & PyBUF_STRIDES) != PyBUF_STRIDES;
@@ -217,7 +220,7 @@ PyObject* pool_new(gantry_pool* handle) {
 }
 
 static void pool_dealloc(PyObject* self) {
-  gantry_free(((Pool*)self)->handle);
+  free_apart(((Pool*)self)->handle);
   dealloc_object(self);
 }
 

@@ -13,6 +13,13 @@ void dealloc_object(PyObject* self) {
   Py_DECREF(type);
 }
 
+void free_apart(void* handle) {
+  if (handle == NULL) return;
+  PyThreadState* const state = PyEval_SaveThread();
+  gantry_free(handle);
+  PyEval_RestoreThread(state);
+}
+
 // ---- Runtime(directory, engine)
 
 static PyObject* runtime_make(PyTypeObject* type, PyObject* arguments, PyObject* words) {
@@ -35,7 +42,7 @@ static PyObject* runtime_make(PyTypeObject* type, PyObject* arguments, PyObject*
 }
 
 static void runtime_dealloc(PyObject* self) {
-  gantry_free(((Runtime*)self)->handle);
+  free_apart(((Runtime*)self)->handle);
   dealloc_object(self);
 }
 

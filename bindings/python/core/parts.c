@@ -56,6 +56,66 @@ static int add_memory(gantry_part* part, struct Kept* kept, Memory* memory) {
   return 0;
 }
 
+/// A type of NumPy's, once NumPy is there; a new reference, or NULL without an error.
+static PyObject* numpy_type(const char* name) {
+  PyObject* const module_name = PyUnicode_FromString("numpy");
+  PyObject* const numpy = module_name == NULL ? NULL : PyImport_GetModule(module_name);
+  PyObject* const type = numpy == NULL ? NULL : PyObject_GetAttrString(numpy, name);
+  Py_XDECREF(numpy);
+  Py_XDECREF(module_name);
+  PyErr_Clear();
+  return type;
+}
+
+static int is_instance(PyObject* object, PyObject* type) {
+  const int is = type == NULL ? 0 : PyObject_IsInstance(object, type);
+  PyErr_Clear();
+  return is == 1;
+}
+
+static int refuse_as(PyObject* object, const char* why, const char* hint) {
+  PyObject* const name = PyType_GetName(Py_TYPE(object));
+  PyObject* const text = name == NULL ? NULL : PyUnicode_FromFormat("%U: %s", name, why);
+  Py_XDECREF(name);
+  if (text != NULL) raise_own(GANTRY_INVALID_ARGUMENT, PyUnicode_AsUTF8AndSize(text, NULL), hint);
+  Py_XDECREF(text);
+  return -1;
+}
+
+/// A date shows its memory as plain bytes.
+static int is_date(PyObject* scalar) {
+  PyObject* const dtype = PyObject_GetAttrString(scalar, "dtype");
+  PyObject* const kind = dtype == NULL ? NULL : PyObject_GetAttrString(dtype, "kind");
+  const char* const text = kind == NULL ? NULL : PyUnicode_AsUTF8AndSize(kind, NULL);
+  const int is = text != NULL && (text[0] == 'M' || text[0] == 'm' || text[0] == 'V');
+  Py_XDECREF(kind);
+  Py_XDECREF(dtype);
+  PyErr_Clear();
+  return is;
+}
+
+/// Refuses arrays and scalars whose memory says less than they do: subclasses of arrays (a mask, a
+/// matrix, names of fields), dates, records.
+static int check_numpy(PyObject* object) {
+  if (PyBytes_CheckExact(object) || PyMemoryView_Check(object) || PyByteArray_CheckExact(object))
+    return 0;                                                                 // the shortest way
+  static PyObject *array_type = NULL, *scalar_type = NULL, *map_type = NULL;  // NumPy stays loaded
+  if (array_type == NULL) {
+    if ((array_type = numpy_type("ndarray")) == NULL) return 0;
+    scalar_type = numpy_type("generic");
+    map_type = numpy_type("memmap");
+  }
+  PyObject* const type = (PyObject*)Py_TYPE(object);
+  if (type == array_type || type == map_type) return 0;
+  if (is_instance(object, array_type))
+    return refuse_as(object, "a subclass of numpy.ndarray, of which only the elements would arrive",
+                     "numpy.asarray(array) for the elements, or pickles=True at both ends");
+  if (is_instance(object, scalar_type) && is_date(object))
+    return refuse_as(object, "a scalar that would arrive as bytes",
+                     "numpy.int64(scalar.view('int64')) for a date, or pickles=True at both ends");
+  return 0;
+}
+
 static int add_buffer(gantry_part* part, struct Kept* kept, PyObject* object) {
   if (PyObject_GetBuffer(object, &kept->buffer, PyBUF_FULL_RO) != 0) {
     kept->buffer.obj = NULL;
@@ -81,17 +141,6 @@ static int add_buffer(gantry_part* part, struct Kept* kept, PyObject* object) {
   return 0;
 }
 
-static void refuse_type(PyObject* object) {
-  PyObject* const name = PyType_GetName(Py_TYPE(object));
-  PyObject* const text =
-      name == NULL ? NULL : PyUnicode_FromFormat("%U: neither bytes, an array nor a tensor", name);
-  Py_XDECREF(name);
-  if (text == NULL) return;
-  raise_own(GANTRY_INVALID_ARGUMENT, PyUnicode_AsUTF8AndSize(text, NULL),
-            "numpy.array(x) for a list, text.encode() for text; pickles=True at both ends for any object");
-  Py_DECREF(text);
-}
-
 static int add(Parts* parts, size_t index, PyObject* object) {
   gantry_part* const part = &parts->parts[index];
   struct Kept* const kept = &parts->kept[index];
@@ -102,6 +151,7 @@ static int add(Parts* parts, size_t index, PyObject* object) {
     return add_message(part, (Message*)object);
   }
   if (PyObject_CheckBuffer(object) && !Py_IS_TYPE(object, memory_type)) {
+    if (check_numpy(object) != 0) return -1;
     const int added = add_buffer(part, kept, object);
     parts->bytes += part->bytes;
     return added;
@@ -111,7 +161,10 @@ static int add(Parts* parts, size_t index, PyObject* object) {
   else if (PyObject_HasAttrString(object, "__dlpack__"))
     kept->object = (PyObject*)memory_of_dlpack(object);
   else
-    refuse_type(object);
+    refuse_as(
+        object, "neither bytes, an array nor a tensor",
+        "numpy.array(x) for a list, text.encode() for text; pickles=True at both ends for any "
+        "object");
   if (kept->object == NULL || add_memory(part, kept, (Memory*)kept->object) != 0) return -1;
   if (part->block == NULL) parts->bytes += part->bytes;
   return 0;

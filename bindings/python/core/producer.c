@@ -264,25 +264,29 @@ static PyObject* producer_begin_call(PyObject* self, PyObject* const* arguments,
 struct Awaiting {
   gantry_call* call;
   gantry_message* reply;
-  int is_over;
+  gantry_code outcome;
 };
 
 static gantry_code reply_step(void* handle, void* arguments, int64_t timeout_ns) {
   (void)handle;
   struct Awaiting* const it = arguments;
-  if (it->is_over) return GANTRY_TIMED_OUT;  // at its deadline, in an earlier step
-  return gantry_call_wait(it->call, timeout_ns, &it->reply, &it->is_over);
+  int is_over = 0;
+  const gantry_code code = gantry_call_wait(it->call, timeout_ns, &it->reply, &is_over);
+  if (code == GANTRY_OK || !is_over) return code;
+  it->outcome = code;  // a server refuses by any code, also by those that end a mere step here
+  return GANTRY_OK;
 }
 
 /// wait(timeout): the reply; None if the call goes on.
 static PyObject* call_wait(PyObject* self, PyObject* seconds) {
   Call* const call = (Call*)self;
-  struct Awaiting it = {call->handle, NULL, 0};
+  struct Awaiting it = {.call = call->handle};
   const int64_t timeout_ns = timeout_of(seconds);
   if (timeout_ns == -2) return NULL;
   const gantry_code code = end_run(call->client, reply_step, &it, timeout_ns, kQuick);
-  if (code == GANTRY_TIMED_OUT && !it.is_over) Py_RETURN_NONE;
-  return code != GANTRY_OK ? raise_code(code) : message_new(it.reply, NULL);
+  if (code == GANTRY_TIMED_OUT) Py_RETURN_NONE;
+  if (code != GANTRY_OK) return raise_code(code);
+  return it.outcome != GANTRY_OK ? raise_code(it.outcome) : message_new(it.reply, NULL);
 }
 
 static void call_dealloc(PyObject* self) {

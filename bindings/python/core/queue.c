@@ -42,14 +42,12 @@ static PyObject* queue_close(PyObject* self, PyObject* unused) {
   Queue* const queue = (Queue*)self;
   gantry_queue* const handle = queue->handle;
   queue->handle = NULL;
-  PyThreadState* const state = PyEval_SaveThread();  // it waits for the queue's thread
-  gantry_free(handle);
-  PyEval_RestoreThread(state);
+  free_apart(handle);
   Py_RETURN_NONE;
 }
 
 static void queue_dealloc(PyObject* self) {
-  gantry_free(((Queue*)self)->handle);
+  free_apart(((Queue*)self)->handle);
   dealloc_object(self);
 }
 

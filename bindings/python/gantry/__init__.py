@@ -4,8 +4,14 @@ Producer sends; Consumer receives; Inbox has many senders; rpc has calls; pipe()
 Group is for ranks that compute together; image() attaches what `gantry keep` keeps.
 """
 
+try:
+    from ._core import version as _version
+except ImportError as _error:
+    raise ImportError(
+        f"gantry: its extension does not load ({_error}); it needs CPython 3.11 or later, and"
+        " libgantry_c.so where it was when this package was made (or the package libgantry0)"
+    ) from _error
 from . import errors, rpc, tables, trace
-from ._core import version as _version
 from .errors import (
     Aborted,
     AlreadyExists,

@@ -24,6 +24,7 @@ class Error(Exception):
 
     @property
     def why(self) -> str:
+        """What is wrong with it."""
         return self.message.partition(": ")[2]
 
     def __str__(self) -> str:  # OSError would show it as a pair
@@ -33,39 +34,65 @@ class Error(Exception):
         return type(self), (self.message, self.hint)
 
 
+def reason_of(error: BaseException) -> str:
+    """What somebody else is told, whatever the exception's own text does."""
+    try:
+        return f"{type(error).__name__}: {error}"
+    except Exception as of_its_text:
+        return f"{type(error).__name__}, whose text raises {type(of_its_text).__name__}"
+
+
 class InvalidArgument(Error, ValueError):
+    """What was asked for cannot be: a value, its type, or an end in a state that does not allow it."""
+
     code = 1
 
 
 class NotFound(Error, FileNotFoundError):
+    """There is nothing with that name."""
+
     code = 2
 
 
 class AlreadyExists(Error, FileExistsError):
+    """Another process has that name."""
+
     code = 3
 
 
 class PermissionDenied(Error, PermissionError):
+    """The other process, or the system, does not allow it."""
+
     code = 4
 
 
 class OutOfMemory(Error, MemoryError):
+    """There is no memory, or the budget of a pool is used up."""
+
     code = 5
 
 
 class TooLarge(Error, OverflowError):
+    """It is beyond a limit; the hint names the limit."""
+
     code = 6
 
 
 class TimedOut(Error, TimeoutError):
+    """The timeout is over. Nothing is lost: the call can be made again."""
+
     code = 7
 
 
 class Busy(Error, BlockingIOError):
+    """What is needed is in use by others or by this process; try again when some was given back."""
+
     code = 8
 
 
 class Interrupted(Error, InterruptedError):
+    """A wait was ended before what it waited for."""
+
     code = 9
 
 
@@ -82,18 +109,26 @@ class PeerGone(Error, BrokenPipeError):
 
 
 class Aborted(Error, ConnectionAbortedError):
+    """A request was refused or dropped by its server, or a message was given up half-way."""
+
     code = 12
 
 
 class PeerMisbehaved(Error, ConnectionError):
+    """The other process broke the rules of the protocol; its session is over."""
+
     code = 13
 
 
 class Unsupported(Error, NotImplementedError):
+    """This build, machine or kind of object cannot do it."""
+
     code = 14
 
 
 class SystemRefused(Error, OSError):
+    """A system call failed; the message has the reason of the system."""
+
     code = 15
 
 

@@ -65,6 +65,7 @@ class ProcessPoolExecutor(Executor):
         return self._pool.manager
 
     def submit(self, fn: Callable[..., Value], /, *args: Any, **kwargs: Any) -> Future[Value]:
+        """Has a worker call `fn`, which is pickled by its name."""
         pool = self._pool
         with pool.lock:
             if pool.broken:
@@ -101,6 +102,7 @@ class ProcessPoolExecutor(Executor):
         self, fn: Callable[..., Value], *iterables: Iterable[Any], timeout: float | None = None,
         chunksize: int = 1,
     ) -> Iterator[Value]:  # fmt: skip
+        """The results of `fn` for each element, in their order; `chunksize` elements are one item."""
         if chunksize < 1:
             raise ValueError("chunksize must be >= 1.")
         if chunksize == 1:
@@ -111,6 +113,7 @@ class ProcessPoolExecutor(Executor):
         return _elements(chunks)
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """Takes no more calls, ends the workers when all is done, and waits for that if asked to."""
         if cancel_futures:
             with self._pool.lock:
                 self._pool.shutting_down = True

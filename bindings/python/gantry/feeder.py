@@ -33,7 +33,7 @@ class Feeder:
 
     def append(
         self, parts: Any, send: Callable[[Any], None],
-        fail: Callable[[Exception], None] = print_exception,
+        fail: Callable[[BaseException], None] = print_exception,
     ) -> None:  # fmt: skip
         """Keeps a copy: the caller may change what it has put. `fail`: it could not be sent.
         Raises if there can be no thread."""
@@ -70,8 +70,11 @@ class Feeder:
                 with self._lock:
                     self._waiting.clear()
                 continue
-            except Exception as error:  # what is behind it may well go
-                fail(error)
+            except BaseException as error:  # what is behind it may well go
+                try:
+                    fail(error)
+                except BaseException as of_who_was_told:
+                    print_exception(of_who_was_told)
             with self._lock:
                 if self._waiting:
                     self._waiting.popleft()

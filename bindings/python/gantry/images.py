@@ -13,6 +13,7 @@ from .runtime import Runtime, shared
 class Image(Mapping[str, Message]):
     """An image by its tensors' names. What is taken out is a Message of one segment, with .array,
     .torch() and .data, in memory that all processes of the host share; it outlives this.
+    `name` is the image's.
     """
 
     __slots__ = ("_core", "_names", "name")

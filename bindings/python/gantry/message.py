@@ -43,7 +43,41 @@ def as_array(memory: _core.Memory) -> numpy.ndarray[Any, Any]:
     try:
         return _asarray(_view_of(memory))  # of the memory itself NumPy would make an object
     except BufferError as error:
+        tensor = memory.tensor
+        if tensor is None or tensor[:3] not in _ML_DTYPES:
+            raise InvalidArgument(f"this message: {error}", "message.data has the bytes") from None
+        return _as_ml_dtypes(memory, _ML_DTYPES[tensor[:3]], tensor[3])
+
+
+# Types that NumPy itself has not, by DLPack's code, bits and lanes: of the package ml_dtypes.
+_ML_DTYPES = {
+    (4, 16, 1): "bfloat16", (7, 8, 1): "float8_e3m4", (8, 8, 1): "float8_e4m3",
+    (9, 8, 1): "float8_e4m3b11fnuz", (10, 8, 1): "float8_e4m3fn", (11, 8, 1): "float8_e4m3fnuz",
+    (12, 8, 1): "float8_e5m2", (13, 8, 1): "float8_e5m2fnuz", (14, 8, 1): "float8_e8m0fnu",
+}  # fmt: skip
+
+
+def _as_ml_dtypes(
+    memory: _core.Memory, name: str, shape: tuple[int, ...]
+) -> numpy.ndarray[Any, Any]:
+    found = need("numpy", "python3-numpy")
+    try:
+        dtype = found.dtype(getattr(import_module("ml_dtypes"), name))
+    except (ImportError, AttributeError) as error:
+        raise InvalidArgument(
+            f"this message: NumPy has no {name}, and ml_dtypes cannot be used ({error})",
+            "pip install ml_dtypes; message.torch() makes a tensor of it, message.data has the "
+            "bytes",
+        ) from None
+    array: numpy.ndarray[Any, Any]
+    if 0 in shape:  # of which NumPy takes no buffer
+        array = found.empty(shape, dtype)
+        return array
+    try:
+        array = found.frombuffer(memory, dtype).reshape(shape)
+    except BufferError as error:  # gaps, or another order
         raise InvalidArgument(f"this message: {error}", "message.data has the bytes") from None
+    return array
 
 
 def as_torch(memory: _core.Memory) -> Any:
@@ -72,10 +106,12 @@ class Message:
 
     @property
     def type(self) -> int:
+        """The number that the sender gave as `type`, or what says how to read an object."""
         return self._core.type
 
     @property
     def user(self) -> int:
+        """The number that the sender gave as `user`."""
         return self._core.user
 
     @property
@@ -85,14 +121,17 @@ class Message:
 
     @property
     def sender_uid(self) -> int:
+        """The sender's user at this inbox or server, as the kernel says."""
         return self._core.sender_uid
 
     @property
     def sender_pid(self) -> int:
+        """The sender's process at this inbox or server, as the kernel says."""
         return self._core.sender_pid
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all segments."""
         return self._core.bytes
 
     def __len__(self) -> int:
@@ -106,6 +145,7 @@ class Message:
         return _view_of(self._core.segment(0, True))
 
     def segment(self, index: int) -> memoryview:
+        """The bytes of a segment."""
         return _view_of(self._core.segment(index, True))
 
     def __bytes__(self) -> bytes:
@@ -118,6 +158,7 @@ class Message:
         return as_array(core.segment(0, False) if core.segments else self._nothing())
 
     def arrays(self, index: int) -> numpy.ndarray[Any, Any]:
+        """A segment as `array` is of the first."""
         return as_array(self._core.segment(index, False) if len(self) else self._nothing())
 
     def private(self, index: int = 0) -> numpy.ndarray[Any, Any]:
@@ -138,7 +179,11 @@ class Message:
     def object(self) -> Any:
         """What the sender gave to send(). Objects come if the consumer was opened with
         pickles=True: unpickling runs what the sender wants."""
-        if self._core.type != pickles.TYPE:
+        core = self._core
+        made = pickles.made_of(core.type, lambda: _view_of(core.segment(0, False)))
+        if made is not NotImplemented:
+            return made
+        if core.type != pickles.TYPE:
             return self.array if len(self) else None
         if not self._pickles:
             raise PermissionDenied(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copyreg
 import pickle
+from array import array
 from collections import ChainMap
 from collections.abc import Callable, Sequence
 from io import BytesIO
@@ -14,6 +15,14 @@ from . import trace
 from ._core import Message
 
 TYPE = 0x50_59_4F_42  # "BOYP" in memory: the type of a message that is a pickled object
+# Types of messages whose elements are those of such an object; nothing of it is pickled.
+RAW: dict[type, int] = {
+    bytes: 0x53_54_59_42, bytearray: 0x41_54_59_42, memoryview: 0x57_49_56_4D, array: 0x59_52_52_41,
+}  # fmt: skip
+_MADE: dict[int, Callable[[memoryview], Any]] = {
+    RAW[bytes]: bytes, RAW[bytearray]: bytearray, RAW[memoryview]: memoryview,
+    RAW[array]: lambda view: array(view.format, view.tobytes()),
+}  # fmt: skip
 _SMALL = 4096  # smaller buffers stay in the stream
 _MOST = 62  # besides the stream, and what goes with a call
 
@@ -29,6 +38,21 @@ def _stay_or_leave(
         return False
 
     return stays_in_stream
+
+
+def comes_back(value: Any) -> bool:
+    """Whether a message of its elements says all of it: an array or a tensor, not of a subclass that
+    knows more, and no buffer of another kind, which would come back as an array."""
+    of = type(value)
+    return (of.__module__, of.__qualname__) == ("numpy", "ndarray") or (
+        hasattr(of, "__dlpack__") and of.__module__.partition(".")[0] != "numpy"
+    ) or hasattr(of, "__arrow_c_array__")  # fmt: skip
+
+
+def made_of(kind: int, elements: Callable[[], memoryview]) -> Any:
+    """The object that was sent as a message of that type; NotImplemented: none was."""
+    make = _MADE.get(kind)
+    return NotImplemented if make is None else make(elements())
 
 
 def dumps(value: Any) -> tuple[Any, ...]:

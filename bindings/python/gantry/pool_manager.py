@@ -8,7 +8,8 @@ import select
 import threading
 import weakref
 from collections import deque
-from concurrent.futures import Future
+from collections.abc import Callable
+from concurrent.futures import Future, _base
 from concurrent.futures import process as futures_process
 from concurrent.futures.process import BrokenProcessPool
 from functools import partial
@@ -25,6 +26,14 @@ _process: Any = futures_process
 _SPIN = 0.00005  # results come in bursts
 _MOST_HELD = 48  # results whose arrays somebody holds; more are copied
 _DEATHS = 16  # in a row, without a result: then it is not the calls
+
+
+def settle(tell: Callable[[Any], None], outcome: Any) -> None:
+    """What its callbacks raise (concurrent.futures lets SystemExit through) is no other call's."""
+    try:
+        tell(outcome)
+    except BaseException:
+        _base.LOGGER.exception("gantry: a callback of a call raised")
 
 
 class Work:
@@ -97,12 +106,14 @@ class Pool:
             except BaseException as error:
                 self.forget(work.number)
                 if not isinstance(error, Exception):  # Ctrl-C in submit()
-                    work.future.set_exception(error)
+                    settle(work.future.set_exception, error)
                     self.wake()
+                    if threading.current_thread() is self.manager:
+                        continue  # an object's own way to be pickled raised it
                     raise
                 tb = "".join(format_exception(error))
                 error.__cause__ = _process._RemoteTraceback(f'\n"""\n{tb}"""')
-                work.future.set_exception(error)
+                settle(work.future.set_exception, error)
                 self.wake()  # it may have been the last
 
     def _put(self, work: Work, parts: Any) -> None:
@@ -117,7 +128,7 @@ class Pool:
                 self._puts -= 1
                 raise
 
-    def _not_sent(self, work: Work, error: Exception) -> None:
+    def _not_sent(self, work: Work, error: BaseException) -> None:
         """By the feeder: what was put later has one number less."""
         with self._put_lock, self.lock:
             self._puts -= 1
@@ -132,7 +143,7 @@ class Pool:
                 }
             work.put = 0
         self.forget(work.number)
-        work.future.set_exception(error)
+        settle(work.future.set_exception, error)
         self.wake()
 
     def forget(self, number: int) -> Work | None:
@@ -213,7 +224,7 @@ class Manager(threading.Thread):
     def run(self) -> None:
         try:
             self._manage()
-        except Exception as error:  # nobody would settle what is left
+        except BaseException as error:  # nobody would settle what is left
             self._break("".join(format_exception(error)))
 
     def _manage(self) -> None:
@@ -257,9 +268,9 @@ class Manager(threading.Thread):
         if work is None:
             return  # it came back although it had been done
         if kind == pool_worker.RETURNED:
-            work.future.set_result(value)
+            settle(work.future.set_result, value)
         else:
-            work.future.set_exception(value)
+            settle(work.future.set_exception, value)
 
     # Processes.
     def _part_with(self, pid: int) -> None:
@@ -319,7 +330,7 @@ class Manager(threading.Thread):
             processes = list(self._pool.processes.values())
         for work in works:
             if work.runs or work.future.set_running_or_notify_cancel():
-                work.future.set_exception(error)
+                settle(work.future.set_exception, error)
         for process in processes:
             process.terminate()
         self._join()

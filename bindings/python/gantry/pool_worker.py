@@ -9,7 +9,7 @@ from concurrent.futures import process as futures_process
 from typing import Any
 
 from . import _core, pickles, trace
-from .errors import PeerGone
+from .errors import PeerGone, reason_of
 from .queues import Queue
 from .runtime import Runtime
 
@@ -31,11 +31,21 @@ class Results:
         self._end.open(runtime._core, "inbox", inbox, None, {"slots": 64})
 
     def send(self, work: int, kind: int, value: Any, leaving: int | None) -> None:
+        """What cannot be sent is answered by why; if that cannot be sent, by its text."""
         try:
-            parts = pickles.dumps_item((work, kind, value, leaving))
+            self._send(work, kind, value, leaving)
+        except PeerGone:
+            raise
         except BaseException as error:
-            parts = pickles.dumps_item((work, RAISED, with_traceback(error), leaving))
-        self._end.send(parts, None, 0, 0)
+            try:
+                self._send(work, RAISED, with_traceback(error), leaving)
+            except PeerGone:
+                raise
+            except BaseException:
+                self._send(work, RAISED, RuntimeError(reason_of(error)), leaving)
+
+    def _send(self, *result: Any) -> None:
+        self._end.send(pickles.dumps_item(result), None, 0, 0)
 
 
 def run(

@@ -19,16 +19,16 @@ _COPIED = 1 << 62  # small items never wait in the process that put them
 
 
 class Home:
-    """A queue of work with a name that nobody else has. `lifeline` is the writing side of a pipe
+    """A queue of work, with a name that nobody else has unless it is given one. `lifeline` is the writing side of a pipe
     that each process holds that has the queue; its reading side tells when none is left."""
 
-    def __init__(self, runtime: Runtime, most_items: int) -> None:
+    def __init__(self, runtime: Runtime, most_items: int, name: str | None = None) -> None:
         most_items = operator.index(most_items)
         if most_items >= 1 << 64:  # _core would cut it off
             raise InvalidArgument("maxsize: it is beyond 64 bits", "0 for a queue without a limit")
         sweep()
         self.runtime = runtime
-        self.name = f"queue-{secrets.token_hex(12)}"
+        self.name = name or f"queue-{os.getpid()}-{secrets.token_hex(12)}"  # swept by it when this dies
         self._queue = _core.Queue(runtime._core, self.name, MEMBERS, SLOTS, _COPIED, most_items)
         self._last, self.lifeline = connection.Pipe(duplex=False)
 

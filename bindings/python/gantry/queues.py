@@ -18,7 +18,7 @@ from types import GenericAlias
 from typing import Any
 
 from . import _core, pickles, trace
-from .errors import Busy, InvalidArgument, PeerGone, TimedOut
+from .errors import Busy, InvalidArgument, PeerGone, TimedOut, Unsupported
 from .feeder import Feeder
 from .queue_home import SLOTS, Home
 from .runtime import Runtime, shared
@@ -28,6 +28,7 @@ _MOST_HELD = SLOTS - 8  # beyond it what is got is copied, so that there is room
 _PATIENCE = 1.0  # for a queue to be reached, whatever the deadline
 _ANSWER = 5.0  # that qsize() waits for
 _BRIEFLY = 0.002  # for room in a ring that is emptied all the time
+_UNKNOWN = -1  # the size of a queue that is attached: each put() asks for a place
 _TURN = 0.02  # of a thread that waits for a place while the feeder sends
 
 _all: weakref.WeakSet[Queue] = weakref.WeakSet()
@@ -60,18 +61,31 @@ class Queue:
     those that were handed out meanwhile; without, what was on its way to a process that dies in
     get() is lost. Objects
     are pickled: all processes that have a queue trust each other.
+
+    With a `name` other processes of this user may attach() to it, too, whoever started them.
     """
 
     def __init__(
         self, maxsize: int = 0, *, ctx: Any = None, redeliver: bool = False,
-        runtime: Runtime | None = None,
+        runtime: Runtime | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
         self._maxsize = max(_whole(maxsize), 0)
         self._redeliver = redeliver
-        home = Home(runtime or shared(), self._maxsize)
-        self._place: tuple[str, Runtime, Connection] = (home.name, home.runtime, home.lifeline)
+        home = Home(runtime or shared(), self._maxsize, name)
+        self._place: tuple[str, Runtime, Connection | None] = (home.name, home.runtime, home.lifeline)
         self._retire: util.Finalize | None = util.Finalize(self, home.retire, exitpriority=-20)
         self._reset()
+
+    @classmethod
+    def attach(
+        cls, name: str, *, redeliver: bool = False, runtime: Runtime | None = None
+    ) -> Queue:
+        """The queue that another process has made with this name, or will make: the first use waits
+        for it. It ends when the processes that its maker gave it to have closed it, or its maker
+        ends: get() and put() then raise PeerGone."""
+        queue = cls.__new__(cls)
+        queue.__setstate__((_UNKNOWN, redeliver, (name, runtime or shared(), None)))
+        return queue
 
     def __getstate__(self) -> tuple[Any, ...]:
         context.assert_spawning(self)
@@ -97,6 +111,8 @@ class Queue:
 
     # Putting.
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
+        """Pickles it and hands it over. queue.Full: no place within `timeout`, or now with
+        `block=False`."""
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
         try:
@@ -124,7 +140,9 @@ class Queue:
         finally:
             self._placing.release()
 
-    def _put_parts(self, parts: Any, fail: Callable[[Exception], None] = print_exception) -> None:
+    def _put_parts(
+        self, parts: Any, fail: Callable[[BaseException], None] = print_exception
+    ) -> None:
         if self._feeder.is_idle:
             with contextlib.suppress(TimedOut):
                 end = self._putting or self._open_putting(0)
@@ -160,6 +178,7 @@ class Queue:
             raise
 
     def put_nowait(self, obj: Any) -> None:
+        """put() that does not wait for a place."""
         self.put(obj, False)
 
     @staticmethod
@@ -169,6 +188,8 @@ class Queue:
 
     # Getting.
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
+        """The oldest item that no process has got. queue.Empty: none within `timeout`, or now with
+        `block=False`."""
         core = self._take(_seconds(timeout) if block else 0)
         if core is None:
             raise Empty
@@ -205,6 +226,7 @@ class Queue:
         return item
 
     def get_nowait(self) -> Any:
+        """get() that does not wait."""
         return self.get(False)
 
     @property
@@ -216,6 +238,7 @@ class Queue:
 
     # What is in it.
     def qsize(self) -> int:
+        """Items that nobody has got; what this process has put counts at once."""
         size = 0
         for _ in range(3):
             here = len(self._feeder)
@@ -234,9 +257,16 @@ class Queue:
         return size
 
     def empty(self) -> bool:
+        """qsize() is 0."""
         return self.qsize() == 0
 
     def full(self) -> bool:
+        """There are `maxsize` items in it, as qsize() counts them."""
+        if self._maxsize == _UNKNOWN:
+            raise Unsupported(
+                "queue: full() of one that is attached: its maker alone knows its size",
+                "put with a timeout, which raises queue.Full",
+            )
         return 0 < self._maxsize <= self.qsize()
 
     def task_done(self) -> None:
@@ -276,7 +306,7 @@ class Queue:
         self._ends.clear()
         if self._retire is not None:
             self._retire()
-        else:
+        elif self._place[2] is not None:
             self._place[2].close()
 
     def join_thread(self) -> None:
@@ -285,6 +315,7 @@ class Queue:
         self._feeder.join()
 
     def cancel_join_thread(self) -> None:
+        """This process does not wait at its end for what it has put to leave it."""
         self._feeder.joins_at_exit = False
 
     # Its ends, each opened where it is first used.

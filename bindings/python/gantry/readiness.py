@@ -126,11 +126,28 @@ class Places:
         self._line: deque[_Future] = deque()
         self._given: set[_Future] = set()  # whose tasks have not heard of it yet
 
-    async def __aenter__(self) -> None:
+    async def take(self, timeout: float | None) -> bool:
+        """False: there was none in that time."""
+        if self._take_at_once():
+            return True
+        try:
+            async with asyncio.timeout(timeout):
+                await self.__aenter__()
+        except TimeoutError:
+            return False
+        return True
+
+    def _take_at_once(self) -> bool:
         with self._lock:
             self._take_from_closed_loops()
-            if self._free > 0:
-                self._free -= 1
+            if self._free == 0:
+                return False
+            self._free -= 1
+            return True
+
+    async def __aenter__(self) -> None:
+        with self._lock:
+            if self._take_at_once():
                 return
             woken: _Future = asyncio.get_running_loop().create_future()
             self._line.append(woken)

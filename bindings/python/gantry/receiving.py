@@ -16,6 +16,8 @@ Received = TypeVar("Received", bound=Message)
 
 
 class ReceivingEnd(AwaitedEnd, Generic[Received]):
+    """What a Consumer, an Inbox and a server have in common."""
+
     _kind = "channel"
 
     def __init__(
@@ -45,12 +47,14 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
         raise NotImplementedError
 
     def receive(self, timeout: float | None = None) -> Received:
+        """Waits for the next one."""
         core = self._core.receive(timeout)
         if core is None:
             raise TimedOut(f"{self.name}: no message within {timeout} s")
         return self._made(core)
 
     async def receive_async(self, timeout: float | None = None) -> Received:
+        """receive() for a task of asyncio."""
         core = await self._readiness.until(lambda: self._core.receive(0), timeout)
         if core is None:
             raise TimedOut(f"{self.name}: no message within {timeout} s")
@@ -98,8 +102,9 @@ class Consumer(ReceivingEnd[Message]):
     """Joins a channel, and waits for its producer to appear.
 
     `pickles`: whether senders are trusted to send objects, which run code of theirs here.
-    `options`: depth (messages that it may hold), senders (of an inbox, or clients of a server),
-    spin_ns (that a wait polls; -1: it sleeps at once).
+    `options`: depth (messages that it may hold; with when_slow="drop_oldest" give 1 or 2, since by
+    default half of the producer's slots wait for it, the oldest first), senders (of an inbox, or
+    clients of a server), spin_ns (that a wait polls; -1: it sleeps at once).
     """
 
     def _made(self, core: _core.Message) -> Message:

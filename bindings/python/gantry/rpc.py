@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import threading
+import time
+from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
 from . import _core, trace
 from .ends import AwaitedEnd
-from .errors import Aborted, Error, InvalidArgument
+from .errors import Aborted, Error, InvalidArgument, TimedOut, reason_of
 from .message import Message
 from .readiness import Places, Readiness
 from .receiving import ReceivingEnd
@@ -39,6 +41,7 @@ class Request(Message):
 
     @property
     def nbytes(self) -> int:
+        """Bytes of all segments that len() counts."""
         return super().nbytes - self._carries * trace.CARRIED_BYTES
 
     def reply(self, value: Any, *, timeout: float | None = 0, type: int = 0) -> None:
@@ -56,12 +59,25 @@ class Request(Message):
 
     def refuse(self, why: str, hint: str = "", kind: type[Error] = Aborted) -> None:
         """Fails the client's call with an exception of that kind."""
-        self._core.refuse(kind.code, why, hint)
+        self._core.refuse(kind.code, _sendable(why), _sendable(hint))
+
+    def _fail(self, error: BaseException) -> None:
+        """However its class was made, the client hears why, if it is there and has room."""
+        if isinstance(error, Error):
+            with suppress(Exception):
+                return self.refuse(str(error.message), str(error.hint), type(error))
+        with suppress(Exception):
+            self.refuse(reason_of(error))
 
     @property
     def wants_reply(self) -> bool:
         """False once it is answered, cancelled, or past its deadline."""
         return self._core.wants_reply()
+
+
+def _sendable(text: str) -> str:
+    """UTF-8 can say it, and C: a file name that is not UTF-8 is in a str as lone surrogates."""
+    return text.replace("\0", "\\0").encode("utf-8", "backslashreplace").decode()
 
 
 def _run_apart(work: Callable[[], None]) -> None:
@@ -91,18 +107,17 @@ class Server(ReceivingEnd[Request]):
 
     def serve(self, answer: Callable[[Request], Any]) -> None:
         """Answers every request by what `answer` returns, or by what it raises, for ever. A client
-        that has no room for a second, or that is gone, does without."""
+        that has no room for a second, or that is gone, does without. SystemExit and
+        KeyboardInterrupt go on to the caller, when the client has been told."""
         for request in self:
             try:
                 with trace.context(request.traceparent):
                     answered = answer(request)
                 request.reply(answered, timeout=1)
-            except Exception as error:
-                with suppress(Error):
-                    if isinstance(error, Error):
-                        request.refuse(error.message, error.hint, type(error))
-                    else:
-                        request.refuse(f"{type(error).__name__}: {error}")
+            except BaseException as error:
+                request._fail(error)
+                if not isinstance(error, (Exception, CancelledError)):  # no request ends the loop
+                    raise
             answered = None
             del request
 
@@ -123,10 +138,12 @@ class Client(AwaitedEnd):
         self._core: _core.Producer = _core.Producer()
         self._readiness = Readiness(self._core.descriptor)
         # A call that had to wait for room would keep the loop from taking the replies that make it.
-        self._room = Places(options.get("slots", 8))
+        self._slots = options.get("slots", 8)
+        self._room = Places(self._slots)
         self._core.open((runtime or shared())._core, "server", server, timeout, options)
 
     def call(self, value: Any, *, timeout: float | None = None, type: int = 0) -> Message:
+        """Sends it and waits for the reply. What its server raises is raised here."""
         call = self._begin(value, timeout, type)
         reply = call.wait(None)
         assert reply is not None
@@ -136,10 +153,18 @@ class Client(AwaitedEnd):
         self, value: Any, *, timeout: float | None = None, type: int = 0
     ) -> Message:
         """Any number of tasks may do so. Cancelled, it tells the server."""
-        async with self._room:
+        until = None if timeout is None else time.monotonic() + timeout
+        if not await self._room.take(timeout):
+            raise TimedOut(f"server '{self.name}': {self._slots} calls of this client are unanswered,"
+                           f" and it has {self._slots} places",
+                           "allow more time, or connect with more slots")  # fmt: skip
+        try:
             with self._readiness.lock:
-                call = self._begin(value, timeout, type)
+                left = None if until is None else max(until - time.monotonic(), 0)
+                call = self._begin(value, left, type)
             reply = await self._readiness.until(lambda: call.wait(0))
+        finally:
+            await self._room.__aexit__()
         assert reply is not None
         return Message(reply, self._pickles)
 

@@ -47,6 +47,7 @@ def runtime_of(directory: str | None, engine: str | None) -> Runtime:
 
 
 def shared() -> Runtime:
+    """The runtime that ends use which are given none; made when it is first asked for."""
     chosen = os.environ.get("GANTRY_DIR", "")
     return runtime_of(chosen if os.path.isabs(chosen) else None, None)  # else the library says why
 

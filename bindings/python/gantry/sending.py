@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from math import prod
 from operator import index
+from sys import getrefcount
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
@@ -23,18 +24,21 @@ Given = TypeVar("Given")
 
 
 def give(value: Any, allow_pickles: bool, type: int, send: Callable[[Any, int], Given]) -> Given:
-    """Gives `value` to `send`, and its pickle if it is refused but may be pickled."""
+    """Gives `value` to `send`; its pickle if that is allowed and needed to get an equal object."""
     if isinstance(value, Message):
         return send(value._core, type)
-    try:
-        if not isinstance(value, tuple):  # which _core takes for several parts
-            return send(value, type)
-        if not allow_pickles:
+    if not allow_pickles:
+        if isinstance(value, tuple):  # which _core takes for several parts
             raise InvalidArgument("tuple: neither bytes, an array nor a tensor",
                                   "send_parts(*values), or pickles=True at both ends")  # fmt: skip
-    except InvalidArgument:
-        if not allow_pickles:
-            raise
+        return send(value, type)
+    raw = pickles.RAW.get(value.__class__)
+    if raw is not None or pickles.comes_back(value):
+        try:
+            return send(value, type or raw or 0)
+        except InvalidArgument:
+            if isinstance(value, memoryview):  # which no pickle takes
+                raise
     return send(pickles.dumps(value), pickles.TYPE)
 
 
@@ -90,6 +94,7 @@ class Producer(AwaitedEnd):
         return _InboxProducer(inbox, timeout=timeout, **options)
 
     def wait_for_consumers(self, count: int = 1, timeout: float | None = None) -> None:
+        """Waits until so many consumers are here."""
         self._core.wait_for_consumers(count, timeout)
 
     # Sending.
@@ -173,7 +178,8 @@ class Producer(AwaitedEnd):
         user: int = 0,
     ) -> Iterator[numpy.ndarray[Any, Any]]:
         """An array where the readers will see it: published at the end of the `with`, dropped on
-        an exception. It turns read-only then."""
+        an exception. It turns read-only then. If a view of it is still there, a copy is published
+        instead: what is written to that view later reaches nobody."""
         numpy = need("numpy", "python3-numpy")
         try:
             kind = numpy.dtype(dtype)
@@ -190,11 +196,14 @@ class Producer(AwaitedEnd):
             self._core.send(array, timeout, type, user)
         else:
             block = pool.allocate(nbytes)
-            array = numpy.ndarray(lengths, kind, block)
+            whole = numpy.ndarray(lengths, kind, block)
+            array = whole[...]
+            references = getrefcount(whole)  # each view has one, since NumPy gives it that base
             yield array
             block.describe(array)
             array.flags.writeable = False
-            self._core.send(block, timeout, type, user)
+            is_viewed = getrefcount(whole) > references
+            self._core.send(array if is_viewed else block, timeout, type, user)
         array.flags.writeable = False
 
     @contextmanager

@@ -56,6 +56,7 @@ class Table:
 
     @property
     def names(self) -> list[str]:
+        """Of the columns, in their order."""
         return [self._node(column).name for column in range(len(self._columns))]
 
     @property

@@ -7,10 +7,13 @@ import contextlib
 import multiprocessing
 import os
 import shutil
+import signal
 import tempfile
+import threading
 import time
+import traceback
 import unittest
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from multiprocessing import resource_tracker
 from typing import Any
 
@@ -21,7 +24,9 @@ if "GANTRY_DIR" not in os.environ:  # a child that was spawned has it
 import numpy  # noqa: E402
 
 import gantry  # noqa: E402
+from gantry import queue_home  # noqa: E402
 
+CRASHES = {signal.SIGABRT, signal.SIGSEGV, signal.SIGBUS, signal.SIGILL, signal.SIGFPE}
 FORK = multiprocessing.get_context("fork")
 SPAWN = multiprocessing.get_context("spawn")
 FORKSERVER = multiprocessing.get_context("forkserver")
@@ -54,8 +59,31 @@ def shared_memory() -> set[str]:
     return {name for name in os.listdir("/dev/shm") if not name.startswith(others)}
 
 
+@contextlib.contextmanager
+def stopped(pid: int) -> Iterator[None]:
+    """The process stands still meanwhile, with all its threads."""
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        while not _stands_still(pid):  # kill(2) returns before
+            os.sched_yield()
+        yield
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+def _stands_still(pid: int) -> bool:
+    for thread in os.listdir(f"/proc/{pid}/task"):
+        with open(f"/proc/{pid}/task/{thread}/stat") as stat:
+            if stat.read().rpartition(")")[2].split()[0] != "T":
+                return False
+    return True
+
+
 class Case(unittest.TestCase):
-    """Fails if a test leaves a descriptor, a child or a file in /dev/shm behind."""
+    """Fails if a test leaves a descriptor, a child or a file in /dev/shm behind, and if one of its
+    threads or children fails: `expected_exits` are the statuses of children that are right."""
+
+    expected_exits: frozenset[int] = frozenset({0})
 
     @classmethod
     def setUpClass(cls) -> None:  # what a process opens once is open before they are counted
@@ -77,18 +105,32 @@ class Case(unittest.TestCase):
         self.shared_memory = shared_memory()
         self.descriptors = open_descriptors()
         self.children: list[Any] = []
+        self.thread_errors: list[str] = []
+        before = threading.excepthook
+        self.addCleanup(setattr, threading, "excepthook", before)
+        threading.excepthook = self.note_error
         self.name = f"{self._testMethodName}-{os.getpid()}"
+
+    def note_error(self, raised: threading.ExceptHookArgs) -> None:
+        name = raised.thread.name if raised.thread else "a thread"
+        trace = traceback.format_exception(raised.exc_type, raised.exc_value, raised.exc_traceback)
+        self.thread_errors.append(f"{name}: {''.join(trace)}")
 
     def tearDown(self) -> None:
         self.doCleanups()  # before descriptors are counted
+        exits: list[int] = []
         for child in self.children:
             child.join(20)
             if child.is_alive():
                 child.kill()
                 child.join()
                 self.fail("a child hangs")
+            exits.append(child.exitcode)
             child.close()
         self.children.clear()
+        self.assertEqual(self.thread_errors, [], "threads of this test failed")
+        failed = {it for it in exits if it > 0 or -it in CRASHES} - self.expected_exits
+        self.assertEqual(failed, set(), "children of this test failed")
         deadline = time.monotonic() + 3  # what threads of the library's close after their end
         while len(shared := shared_memory() - self.shared_memory) > 0:
             if time.monotonic() > deadline:
@@ -101,6 +143,7 @@ class Case(unittest.TestCase):
         self.assertEqual(left, [])
 
     def left_open(self) -> list[str]:
+        queue_home.sweep()  # a queue of a child that ended later ends with what comes next
         now = open_descriptors()
         return [it for it in now if it not in self.descriptors][: max(0, len(now) - len(self.descriptors))]
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import random
 import struct
-from typing import Any
 
 import arrow_structs as arrow
 import numpy
@@ -316,7 +315,7 @@ class Hostile(Case):
         HEAD.pack_into(whole, 0, *HEAD.unpack_from(whole)[:4], 1, 0)
         with self.producer.loan(len(whole)) as loan:
             loan[:] = numpy.frombuffer(whole, "u1")
-            kept: Any = loan[:]
+            kept = numpy.frombuffer(memoryview(loan), "u1")  # which no loan() finds
         message = self.consumer.receive(5)
         imported = Imported(message.table())
         self.assertEqual(arrow.difference(imported.read(), column), "")

@@ -2,6 +2,8 @@
 
 import asyncio
 import threading
+import time
+from collections.abc import Callable
 
 import numpy
 from support import Case, pattern
@@ -110,7 +112,99 @@ class Async(Case):
         self.assertIsInstance(ended[0], gantry.InvalidArgument)
 
 
+class Untold(gantry.Error):
+    """Of a code that says that nothing failed."""
+
+    code = 0
+
+
+class Speechless(gantry.Error):
+    @property
+    def message(self) -> str:
+        raise ValueError("nothing to say")
+
+    @message.setter
+    def message(self, value: str) -> None:
+        pass
+
+
 class Calls(Case):
+    def test_a_client_hears_why_whatever_its_server_raises(self) -> None:
+        raised: list[tuple[Callable[[], BaseException], type[Exception], str]] = [
+            (lambda: ValueError("a \0 in it"), gantry.Aborted, "ValueError: a \\0 in it"),
+            (lambda: gantry.NotFound("a \0", "b \0"), gantry.NotFound, "a \\0; b \\0"),
+            (lambda: Untold("what"), gantry.Aborted, "Untold: what"),
+            (lambda: Speechless("x"), gantry.Aborted, "Speechless, whose text raises ValueError"),
+            (lambda: asyncio.CancelledError("cut"), gantry.Aborted, "CancelledError: cut"),
+            (lambda: gantry.TimedOut("the disk: slow"), gantry.TimedOut, "the disk: slow"),
+            (lambda: gantry.Interrupted("by hand"), gantry.Interrupted, "by hand"),
+            (lambda: gantry.Closed("over"), gantry.Closed, "over"),
+            (lambda: StopIteration(1), gantry.Aborted, "StopIteration: 1"),
+            (lambda: SystemExit("leave"), gantry.Aborted, "SystemExit: leave"),
+        ]
+        server = rpc.Server(self.name)
+        client = rpc.Client(self.name, timeout=5)
+
+        def answer(request: rpc.Request) -> None:
+            time.sleep(0.001)  # until its client sleeps
+            raise raised[request.type][0]()
+
+        def serve() -> None:
+            with self.assertRaises(SystemExit):
+                server.serve(answer)
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        for index, (_, kind, text) in enumerate(raised):
+            with self.subTest(text), self.assertRaises(gantry.Error) as caught:
+                client.call(b"", type=index, timeout=20)
+            self.assertIs(type(caught.exception), kind)
+            self.assertEqual(str(caught.exception), text)
+        thread.join(10)
+        self.assertFalse(thread.is_alive())
+        client.close()
+        server.close()
+
+    def test_a_call_waits_for_a_place_within_its_time(self) -> None:
+        server = rpc.Server(self.name)
+        client = rpc.Client(self.name, timeout=5, slots=3)
+        may_answer = threading.Event()
+        got: list[bytes] = []
+
+        def serve() -> None:
+            requests = [server.receive(30) for _ in range(3)]
+            may_answer.wait(30)
+            for request in requests:
+                request.reply(b"!", timeout=5)
+            del request
+            requests.clear()
+            last = server.receive(30)
+            got.append(bytes(last))
+            last.reply(b"last", timeout=5)
+
+        async def main() -> None:
+            calls = [asyncio.create_task(client.call_async(b"?", timeout=30)) for _ in range(3)]
+            await asyncio.sleep(0)  # they have begun
+            began = time.monotonic()
+            with self.assertRaises(gantry.TimedOut) as caught:
+                await client.call_async(b"too many", timeout=0.1)
+            self.assertGreaterEqual(time.monotonic() - began, 0.1)
+            self.assertIn("3 calls of this client are unanswered", caught.exception.message)
+            self.assertFalse(any(call.done() for call in calls))
+            late = asyncio.create_task(client.call_async(b"late", timeout=30))
+            may_answer.set()
+            for call in calls:
+                self.assertEqual(bytes(await call), b"!")
+            self.assertEqual(bytes(await late), b"last")
+
+        thread = threading.Thread(target=serve)
+        thread.start()
+        asyncio.run(main())
+        thread.join(30)
+        self.assertEqual(got, [b"late"])  # and no call that was given up
+        server.close()
+        client.close()
+
     def test_a_call_ends_at_its_deadline_and_by_a_dropped_request(self) -> None:
         server = rpc.Server(self.name)
         client = rpc.Client(self.name, timeout=5)
@@ -154,7 +248,16 @@ class Calls(Case):
                 request.reply(pattern(100_000))
             for number, array in enumerate(held):
                 self.assertEqual(array.tobytes(), pattern(100_000, seed=number).tobytes())
+            dropped = client._begin(b"?", 5, 0)
+            unanswered = server.receive(5)
+            with self.assertRaises(gantry.TimedOut):
+                unanswered.reply(pattern(100_000))
             del held[3], array
             request.reply(pattern(100_000), timeout=5)
             self.assertIsNotNone(waiting.wait(5))
             del waiting, request
+            del unanswered  # there is room for a refusal, which says why
+            with self.assertRaises(gantry.Aborted) as caught:
+                dropped.wait(5)
+            self.assertIn("holds all its replies; let go of some", str(caught.exception))
+            del dropped

@@ -89,6 +89,16 @@ class Buffers(Case):
                 self.assertEqual(array.tobytes(), expected.tobytes())
                 self.assertEqual((array.shape, array.dtype), (expected.shape, expected.dtype))
 
+    def test_characters_are_bytes(self) -> None:
+        producer, consumer = self.pair()
+        text = b"every byte \0 of it"
+        shared = RawArray("c", len(text))
+        shared.raw = text
+        for value in [shared, ctypes.create_string_buffer(text, len(text)),
+                      memoryview(text).cast("c")]:  # fmt: skip
+            producer.send(value)
+            self.assertEqual(bytes(consumer.receive(5)), text)
+
     def test_elements_of_no_size_are_refused(self) -> None:
         producer, _ = self.pair()
         for size in (0, -4, 32):

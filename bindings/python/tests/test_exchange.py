@@ -1,5 +1,6 @@
 """Every way of sending, every dtype, every byte; two processes where it matters."""
 
+import array
 import pickle
 
 import numpy
@@ -174,6 +175,55 @@ class Exchange(Case):
             self.assertEqual(type(got), type(value))
         producer.send(numpy.arange(5))  # and what one has is not
         self.assertEqual(consumer.receive(5).type, 0)
+
+    def test_nothing_arrives_as_less_than_it_was(self) -> None:
+        class Named(numpy.ndarray):
+            pass
+
+        masked = numpy.ma.array([1.0, 2.0, -9999.0], mask=[False, False, True])
+        record = numpy.array([(1, 2.5)], dtype=[("a", "i4"), ("b", "f8")])
+        less = [
+            masked, numpy.arange(4).reshape(2, 2).view(numpy.matrix),
+            numpy.arange(4.0).view(numpy.recarray),
+            numpy.datetime64("2026-11-29"), numpy.timedelta64(5, "s"), record[0], record,
+            numpy.array([b"ab"]), numpy.array(["ab"]), numpy.zeros(3, "m8[s]"),
+        ]  # fmt: skip
+        producer, consumer = self.pair(pickles=True)
+        for value in less:
+            producer.send(value)
+            got = consumer.receive(5).object()
+            self.assertIs(type(got), type(value))
+            self.assertEqual(got.dtype, value.dtype)
+            self.assertEqual(repr(got), repr(value))
+        producer.send(masked)
+        self.assertEqual(consumer.receive(5).object().mean(), 1.5)
+        plain = gantry.Producer(self.name + "-plain")
+        self.addCleanup(plain.drop)
+        for value in [*less, numpy.arange(3).view(Named)]:
+            with self.assertRaises(gantry.InvalidArgument, msg=repr(value)) as caught:
+                plain.send(value, timeout=0)
+            self.assertIn("pickles=True", str(caught.exception.hint))
+
+    def test_buffers_come_back_as_what_they_were(self) -> None:
+        producer, consumer = self.pair(pickles=True)
+        grid = memoryview(numpy.arange(12, dtype="f4").reshape(3, 4))
+        for value in [
+            b"", b"some", bytes(100_000), bytearray(), bytearray(b"some"), memoryview(b"some"), grid,
+            array.array("d", [1, 2]), array.array("h"), array.array("u", "text"),
+            numpy.float32(1.5), numpy.bool_(True), numpy.uint8(7), (b"a", b"b"),
+        ]:  # fmt: skip
+            producer.send(value)
+            message = consumer.receive(5)
+            got = message.object()
+            self.assertIs(type(got), type(value))
+            self.assertEqual(got, value)
+            if isinstance(value, bytes):
+                self.assertEqual(bytes(message), value)  # and no pickle of it
+        with self.assertRaises(gantry.InvalidArgument):
+            producer.send(memoryview(b"some")[::2])
+        producer.send(b"some", type=5)  # which says nothing of bytes
+        message = consumer.receive(5)
+        self.assertEqual((message.type, bytes(message)), (5, b"some"))
 
     def test_pickles_are_off(self) -> None:
         producer, consumer = self.pair()

@@ -2,10 +2,13 @@
 
 import asyncio
 import gc
+import itertools
+import os
 import random
 import subprocess
 import sys
 import threading
+import time
 
 import numpy
 from support import Case, open_descriptors, pattern
@@ -46,6 +49,49 @@ class Lifetimes(Case):
                     consumer.receive(5)
                     consumer.close()
                     producer.drop()
+
+    def test_other_threads_run_while_an_end_goes(self) -> None:
+        """Memory that the system takes back needs time, in which a ticking thread goes on."""
+        size = 256 << 20
+        for _ in range(10):
+            producer, consumer = self.pair()
+            producer.send(numpy.ones(size, "u1"), timeout=60)
+            self.assertEqual(consumer.receive(60).data.nbytes, size)
+            consumer.close()
+            ticks = [time.perf_counter()]
+            ends = threading.Event()
+
+            def tick(ticks: list[float] = ticks, ends: threading.Event = ends) -> None:
+                while not ends.wait(0.0005):
+                    ticks.append(time.perf_counter())
+
+            ticker = threading.Thread(target=tick)
+            ticker.start()
+            while len(ticks) < 3:
+                os.sched_yield()
+            begin = time.perf_counter()
+            producer.drop()
+            end = time.perf_counter()
+            ends.set()
+            ticker.join()
+            between = [begin, *(tick for tick in ticks if begin < tick < end), end]
+            if max(b - a for a, b in itertools.pairwise(between)) < (end - begin) / 2:
+                return
+        self.fail("no tick while it went")
+
+    def test_a_view_of_a_loan_changes_nothing_published(self) -> None:
+        producer, consumer = self.pair(slots=8)
+        for make in (
+            lambda a: a[10:20], lambda a: a.reshape(10, -1)[3], lambda a: a[::2][5:].view("i1"),
+            lambda a: numpy.asarray(a.T), lambda a: a.view(numpy.ndarray),
+        ):  # fmt: skip
+            with producer.loan(50_000) as loan:
+                loan[:] = 1
+                other_name, view = loan, make(loan)
+            view[:] = 9
+            self.assertTrue((consumer.receive(5).array == 1).all())
+            self.assertFalse(loan.flags.writeable)
+            self.assertFalse(other_name.flags.writeable)
 
     def test_views_outlive_ends(self) -> None:
         producer, consumer = self.pair()

@@ -43,6 +43,29 @@ class DiesAsItIsUnpickled:
         return die, ()
 
 
+class LeavesAsItIsPickled:
+    def __reduce__(self) -> Any:
+        raise SystemExit("as it is pickled")
+
+
+class Unsendable(Exception):
+    """Neither it nor what is wrong with it can be pickled."""
+
+    def __reduce__(self) -> Any:
+        class Local(Exception):
+            pass
+
+        raise Local("not here")
+
+
+def raise_unsendable() -> None:
+    raise Unsendable
+
+
+def leave(_: object) -> None:
+    raise SystemExit("of a callback")
+
+
 def square(number: int) -> int:
     return number * number
 
@@ -172,6 +195,33 @@ class Pools(Case):
             pool.submit(square, lambda: 0).result(20)
         self.assertIn("pickle", str(caught.exception))
         self.assertEqual(pool.submit(square, 3).result(20), 9)
+
+    def test_an_error_that_cannot_be_sent_is_told_by_its_text(self) -> None:
+        pool = self.pool(1)
+        with self.assertRaisesRegex(RuntimeError, "Local: not here"):
+            pool.submit(raise_unsendable).result(timeout=30)
+        self.assertEqual(pool.submit(square, 3).result(timeout=30), 9)
+
+    def test_a_callback_that_raises_is_no_other_calls(self) -> None:
+        for call, argument in ((square, 2), (raise_unsendable, None)):
+            pool = self.pool(1)
+            with self.assertLogs("concurrent.futures"):
+                first = pool.submit(call, *[argument] * (argument is not None))
+                first.add_done_callback(leave)
+                self.assertEqual(pool.submit(square, 5).result(timeout=30), 25)
+            pool.shutdown()
+
+    def test_nor_is_an_object_that_leaves_as_it_is_pickled(self) -> None:
+        pool = self.pool(1)
+        calls = [pool.submit(square, number) for number in range(6)]  # more than find room
+        calls.append(pool.submit(square, LeavesAsItIsPickled()))
+        calls += [pool.submit(square, number) for number in range(6)]
+        with self.assertRaises(SystemExit):
+            calls[6].result(timeout=30)
+        self.assertEqual(
+            [call.result(timeout=30) for call in calls[:6] + calls[7:]],
+            [number * number for number in range(6)] * 2,
+        )
 
     def test_ctrl_c_in_result(self) -> None:
         pool = self.pool(1)

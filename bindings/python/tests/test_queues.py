@@ -6,6 +6,8 @@ import io
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
 from multiprocessing import forkserver
 from typing import Any
@@ -35,6 +37,12 @@ def take_and_die(there: Any, back: Any) -> None:
     back.put(there.get())
     back.close()
     back.join_thread()
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def make_and_die() -> None:
+    kept = gantry.Queue()
+    kept.put(1)
     os.kill(os.getpid(), signal.SIGKILL)
 
 
@@ -85,6 +93,18 @@ class Queues(Case):
 
         self.addCleanup(end)
         return made
+
+    def test_the_sockets_of_a_killed_maker_are_swept_by_the_next_queue(self) -> None:
+        child = self.start(make_and_die)
+        child.join(20)
+
+        def left() -> list[str]:
+            mine = f"queue-{child.pid}-"
+            return [it for it in os.listdir(os.environ["GANTRY_DIR"]) if it.startswith(mine)]
+
+        self.assertNotEqual(left(), [])
+        gantry.Queue().close()
+        self.assertEqual(left(), [])
 
     def test_an_item_that_cannot_be_read_is_nobodys(self) -> None:
         items = self.queue(redeliver=True)
@@ -336,3 +356,59 @@ class Queues(Case):
         self.assertEqual(sorted(back.get(timeout=20) for _ in range(200)), list(range(200)))
         for thread in threads:
             thread.join()
+
+
+BY_HAND = """
+import sys
+import gantry
+items = gantry.Queue.attach(sys.argv[1], redeliver=True)
+results = gantry.Queue.attach(sys.argv[1] + "-results")
+while (item := items.get(timeout=20)) is not None:
+    results.put(item.sum(), timeout=20)
+    del item
+    items.task_done()
+items.task_done()
+for queue in (items, results):
+    queue.close()
+    queue.join_thread()
+"""
+
+
+class Named(Case):
+    def test_workers_started_by_hand_attach(self) -> None:
+        command = [sys.executable, "-W", "error", "-c", BY_HAND, self.name]
+        workers = [subprocess.Popen(command) for _ in range(2)]  # before there is a queue
+        with contextlib.ExitStack() as stack:
+            stack.callback(lambda: [worker.kill() for worker in workers])
+            items = gantry.Queue(4, name=self.name, redeliver=True)
+            results = gantry.Queue(2, name=self.name + "-results")
+            arrays = [pattern(100_000, "int32", seed) for seed in range(20)]
+            putting = threading.Thread(target=put_all, args=(items, [*arrays, None, None]))
+            putting.start()
+            seen = sorted(int(results.get(timeout=20)) for _ in arrays)
+            self.assertEqual(seen, sorted(int(array.sum()) for array in arrays))
+            putting.join(20)
+            self.assertEqual([worker.wait(20) for worker in workers], [0, 0])
+            with self.assertRaises(gantry.AlreadyExists):
+                gantry.Queue(name=self.name)
+            for one in (items, results):
+                one.close()
+                one.join_thread()
+
+    def test_an_attached_queue_keeps_its_makers_size(self) -> None:
+        made = gantry.Queue(2, name=self.name)
+        there = gantry.Queue.attach(self.name)
+        there.put(1, timeout=20)
+        made.put(2, timeout=20)
+        with self.assertRaises(queue.Full):
+            there.put(3, timeout=0.01)
+        with self.assertRaisesRegex(gantry.Unsupported, "its maker alone"):
+            there.full()
+        self.assertEqual({made.get(timeout=20), there.get(timeout=20)}, {1, 2})
+        there.put(4, timeout=20)
+        self.assertEqual(made.get(timeout=20), 4)
+        made.close()
+        made.join_thread()
+        with self.assertRaises(gantry.PeerGone):
+            there.get(timeout=20)
+        there.close()

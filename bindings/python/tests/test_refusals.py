@@ -1,7 +1,9 @@
 """What cannot be sent is refused with a hint, and the channel goes on."""
 
+import inspect
 import io
 import os
+import unittest
 from typing import Any
 from unittest import mock
 
@@ -135,3 +137,25 @@ class Refusals(Case):
         private[:] = 5
         self.assertEqual(message.array[3], 3)
         self.assertTrue((private == 5).all())
+
+
+class Docstrings(unittest.TestCase):
+    def test_of_every_public_name(self) -> None:
+        """Of classes their own; of their functions and properties perhaps their base's."""
+        missing = []
+        for module in (gantry, gantry.errors, gantry.rpc, gantry.tables, gantry.trace):
+            for name, found in vars(module).items():
+                ours = getattr(found, "__module__", "").startswith("gantry")
+                if name.startswith("_") or not ours:
+                    continue
+                if not (found.__doc__ if inspect.isclass(found) else inspect.getdoc(found)):
+                    missing.append(f"{module.__name__}.{name}")
+                members = vars(found) if inspect.isclass(found) else {}
+                for member in members:
+                    value = getattr(found, member)
+                    is_slot = inspect.ismemberdescriptor(value) or not hasattr(value, "__get__")
+                    if member.startswith("_") or (is_slot and not isinstance(value, property)):
+                        continue
+                    if not inspect.getdoc(value):
+                        missing.append(f"{module.__name__}.{name}.{member}")
+        self.assertEqual(missing, [])

@@ -11,7 +11,7 @@ from typing import Any
 from unittest import mock
 
 import numpy
-from support import FORK, Case, pattern
+from support import FORK, Case, pattern, stopped
 
 import gantry
 from gantry import queues
@@ -34,27 +34,6 @@ def play(scene: Callable[[Any], None], there: Any, outcome: Any) -> None:
         outcome.send("")
     except BaseException:
         outcome.send(traceback.format_exc())
-
-
-@contextlib.contextmanager
-def stopped() -> Iterator[None]:
-    """The maker stands still meanwhile."""
-    maker = os.getppid()
-    os.kill(maker, signal.SIGSTOP)
-    try:
-        while not is_stopped(maker):
-            os.sched_yield()
-        yield
-    finally:
-        os.kill(maker, signal.SIGCONT)
-
-
-def is_stopped(pid: int) -> bool:
-    for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/stat") as stat:
-            if stat.read().rpartition(")")[2].split()[0] != "T":
-                return False
-    return True
 
 
 @contextlib.contextmanager
@@ -111,7 +90,7 @@ def in_another(work: Callable[..., None], *arguments: Any) -> None:
 def gets(there: Any) -> None:
     there.put(item(0))
     expect(there, 0)
-    with stopped():
+    with stopped(os.getppid()):
         with in_time(queue.Empty, TIMEOUT):
             there.get(timeout=TIMEOUT)
         for number in range(1, 10):
@@ -134,7 +113,7 @@ def gets_by_hand(there: Any) -> None:
 def leaves_it_to_another(there: Any) -> None:
     there.put(item(0))
     expect(there, 0)
-    with stopped():
+    with stopped(os.getppid()):
         there.put(item(1))
         with in_time(queue.Empty, TIMEOUT):
             there.get(timeout=TIMEOUT)
@@ -157,7 +136,7 @@ def is_killed(there: Any) -> None:
     child = FORK.Process(target=wait_in_vain, args=(there, outcome))
     child.start()
     assert back.poll(PATIENCE) and back.recv() == "ready"
-    with stopped():
+    with stopped(os.getppid()):
         for number in range(1, 4):
             there.put(item(number))
         assert back.poll(PATIENCE) and back.recv() == "over"
@@ -173,7 +152,7 @@ def put_one(there: Any, number: int, outcome: Any) -> None:
 def puts_into_a_small_one(there: Any) -> None:
     there.put(item(0))
     expect(there, 0)
-    with stopped():
+    with stopped(os.getppid()):
         for timeout in (TIMEOUT, TIMEOUT, 0):
             with in_time(queue.Full, timeout):
                 there.put(item(1), timeout=timeout)
@@ -189,7 +168,7 @@ def puts_into_a_small_one(there: Any) -> None:
 def asks_for_the_size(there: Any) -> None:
     there.put(item(0))
     assert there.qsize() == 1
-    with stopped(), mock.patch.object(queues, "_ANSWER", TIMEOUT):
+    with stopped(os.getppid()), mock.patch.object(queues, "_ANSWER", TIMEOUT):
         for _ in range(2):
             with in_time(gantry.TimedOut, TIMEOUT):
                 there.qsize()
@@ -201,7 +180,7 @@ def asks_for_the_size(there: Any) -> None:
 
 
 def begins_while_it_stands(there: Any) -> None:
-    with stopped():
+    with stopped(os.getppid()):
         with in_time(queue.Empty, TIMEOUT):
             there.get(timeout=TIMEOUT)
         begin = time.monotonic()
@@ -214,7 +193,7 @@ def begins_while_it_stands(there: Any) -> None:
 
 
 def begins_to_put_while_it_stands(there: Any) -> None:
-    with stopped(), in_time(queue.Full, TIMEOUT):
+    with stopped(os.getppid()), in_time(queue.Full, TIMEOUT):
         there.put(item(0), timeout=TIMEOUT)
     there.put(item(1), timeout=PATIENCE)
     expect(there, 1)

@@ -55,6 +55,34 @@ def told(text: str | None) -> bytes:
     return (text or "none").encode()
 
 
+class Unsayable(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
+class Serving(Case):
+    def test_no_exception_ends_the_loop(self) -> None:
+        name = b"caf\xe9".decode("utf-8", "surrogateescape")  # as a file's that is not UTF-8
+        raised = [
+            (lambda: OSError(2, "no such file", name), r"caf\\udce9"),
+            (lambda: ValueError("\ud800"), r"ValueError: \\ud800"),
+            (Unsayable, "Unsayable, whose text raises RuntimeError"),
+            (lambda: gantry.InvalidArgument("\udfff", "mend \udfff"), r"\\udfff"),
+        ]  # fmt: skip
+
+        def answer(request: rpc.Request) -> Any:
+            which = int(bytes(request))
+            if which == len(raised):
+                return b"well"
+            raise raised[which][0]()
+
+        with serving(self, answer) as client:
+            for which, (_, words) in enumerate(raised):
+                with self.assertRaisesRegex(gantry.Error, words):
+                    client.call(b"%d" % which, timeout=5)
+            self.assertEqual(bytes(client.call(b"%d" % len(raised), timeout=5)), b"well")
+
+
 @unittest.skipIf(importlib.util.find_spec("opentelemetry"), "OpenTelemetry is installed")
 class WithoutOpenTelemetry(Case):
     def test_it_is_current_within_its_block(self) -> None:

@@ -248,7 +248,9 @@ class GANTRY_API Message {
   [[nodiscard]] detail::SlotOwner* owner() const noexcept { return owner_.get(); }
   /// By what the owner knows the slot.
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
-  void abandon() noexcept { owner_.reset(); }  ///< Never gives the slot back.
+  /// The slot is never given back, since another process may still read it. The bytes stay valid
+  /// until release() for all that share this message.
+  void abandon() noexcept { gives_back_ = false; }
 
  private:
   std::shared_ptr<detail::SlotOwner> owner_;
@@ -257,6 +259,7 @@ class GANTRY_API Message {
   ConstByteSpan view_;
   std::unique_ptr<std::vector<Segment>> segments_;  // null: one segment, without a tensor
   bool is_small_ = false;
+  bool gives_back_ = true;                     // false: abandoned
   std::array<std::byte, kInlineBytes> small_;  // NOLINT: filled when is_small_
 };
 

@@ -104,6 +104,22 @@ struct RemoteOptions {
   RemotePath path = RemotePath::automatic;  ///< How payload travels.
 };
 
+/// Whose an end is, for people. Each end says it of itself, so nothing is decided by it.
+struct GANTRY_API EndName {
+  static constexpr std::size_t kMostBytes = 63;  ///< Of each text; a longer one is cut.
+  std::string host{};                            ///< As its kernel calls it.
+  std::string command{};  ///< Its program; "python3 score.py", "gantry put" where that says more.
+  std::string stage{};    ///< Of `gantry run`; otherwise empty.
+  unsigned replica = 0;   ///< Of the stage, from 0.
+  unsigned replicas = 0;  ///< That the stage has; 0: it is no stage.
+
+  /// "score", of several replicas "score.1"; of no stage the command. Empty if nothing is known.
+  [[nodiscard]] std::string text() const;
+  [[nodiscard]] bool operator==(const EndName&) const = default;
+};
+/// That of this process.
+[[nodiscard]] GANTRY_API EndName own_end_name();
+
 /// Options of every end: producers, consumers, inboxes, servers and clients.
 struct EndOptions {
   std::string directory{};  ///< Empty: by the rule of channel_directory().
@@ -124,6 +140,8 @@ struct EndOptions {
   std::shared_ptr<Acceptor> acceptor{};
   /// How a channel of another host is reached.
   RemoteOptions remote{};
+  /// Whose end it is, if it acts for one elsewhere. Empty: own_end_name().
+  std::optional<EndName> acts_for{};
 };
 
 /// How payloads go out: how many at a time, where they lie, how they get there. Used by a producer,
@@ -173,6 +191,9 @@ struct ProducerOptions : EndOptions, PayloadOptions {
   /// Whether consumers may join with SlowConsumer::block, and so hold up all others. If not, they
   /// get `permission_denied`.
   bool consumers_may_block = true;
+  /// An eventfd that is rung whenever a consumer has joined or left, so that nobody has to look.
+  /// Not owned; it must live as long as the producer. -1: none.
+  int consumers_event = -1;
 };
 
 /// How a receiving end behaves.

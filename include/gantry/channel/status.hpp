@@ -38,6 +38,7 @@ struct GANTRY_API ConsumerStatus {
       300'000'000, 1'000'000'000, 3'000'000'000, 10'000'000'000};
 
   int pid = 0;                                 ///< As the producer sees it; 0 if it cannot.
+  EndName who{};                               ///< As it says itself.
   unsigned uid = 0;                            ///< The user that its process runs as.
   ProcessState state = ProcessState::unknown;  ///< Of its process, when the status was asked for.
   SlowConsumer policy = SlowConsumer::block;   ///< What it asked for: ConsumerOptions::when_slow.
@@ -70,6 +71,7 @@ struct DepartedStatus {
   unsigned messages = 0;                       ///< Those that it has not released.
   Bytes bytes = 0;                             ///< Their payload.
   std::chrono::nanoseconds age{};              ///< Time since the oldest was published.
+  EndName who{};                               ///< As it said itself.
 };
 
 /// One of the producers connected to an inbox.
@@ -82,6 +84,7 @@ struct SenderStatus {
       idle{};                  ///< Time since its last message was received, or since it connected.
   std::uint64_t messages = 0;  ///< Messages received from it.
   Bytes bytes = 0;             ///< Their payload.
+  EndName who{};               ///< As it says itself.
 };
 
 /// How the newest payload that an engine copied was sent.
@@ -96,8 +99,10 @@ struct PathStatus {
 
 /// What a channel says of itself to `gantry ls`.
 struct GANTRY_API ChannelStatus {
-  std::string name;      ///< Of a running pipeline's channel, from list_channels(): "run-…/name".
-  int producer_pid = 0;  ///< 0: unknown.
+  std::string name;        ///< Of a running pipeline's channel, from list_channels(): "run-…/name".
+  std::string pipeline{};  ///< Its name, if `gantry run` made the channel; otherwise empty.
+  int producer_pid = 0;    ///< 0: unknown.
+  EndName producer_who{};  ///< As it says itself.
   unsigned producer_uid = 0;  ///< The user that it runs as, if it is known.
   ProcessState producer_state = ProcessState::unknown;  ///< `unknown` for an inbox.
   /// False: nothing below is known but `age`, and `silence` says why.
@@ -110,14 +115,15 @@ struct GANTRY_API ChannelStatus {
   /// producer_pid is 0, `senders` are the producers, `producer` counts what was received of all of
   /// them, and the fields below belong to them.
   bool is_inbox = false;
-  unsigned senders_limit = 0;         ///< InboxOptions::producers, or ServerOptions::clients.
+  bool is_server = false;      ///< Of an inbox: it is a Server's, and its senders are clients.
+  unsigned senders_limit = 0;  ///< InboxOptions::producers, or ServerOptions::clients.
   std::vector<SenderStatus> senders;  ///< At most 1024 are listed.
 
   SendMode mode = SendMode::automatic;  ///< PayloadOptions::mode.
   bool ended = false;                   ///< The producer has ended the stream.
   unsigned slots = 0;                   ///< Credits in all.
   unsigned slots_held = 0;              ///< Slots in use, for whatever reason; may exceed `slots`.
-  unsigned slots_charged = 0;           ///< Credits in use.
+  unsigned slots_charged = 0;           ///< Credits in use, by messages without a slot, too.
   unsigned slots_sending = 0;           ///< Slots that the producer fills or has lent.
   Bytes bytes_in_flight = 0;            ///< The limit; 0: only the pool's budget limits it.
   Bytes bytes_charged = 0;              ///< Payload in the slots that count as credits.
@@ -138,6 +144,8 @@ struct GANTRY_API ChannelStatus {
   std::vector<ConsumerStatus> consumers;    ///< Those that are joined now.
   std::vector<DepartedStatus> departed;     ///< Who left with messages in hand.
 
+  /// The name for people, the same in each run of a pipeline: "vision/frames.0.1".
+  [[nodiscard]] std::string shown_name() const;
   /// Messages published and not taken by the consumer that is furthest behind.
   [[nodiscard]] std::uint64_t depth() const noexcept;
   /// What people should know: who is stuck and for how long, who does not answer, who left with

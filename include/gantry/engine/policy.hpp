@@ -1,8 +1,6 @@
-#pragma once  // gantry/engine/policy.hpp: what a machine's engines cost, and the engine that
-              // chooses by it.
+#pragma once  // gantry/engine/policy.hpp: what a machine's engines cost.
 
 #include <array>
-#include <functional>
 #include <gantry/engine.hpp>
 #include <optional>
 
@@ -47,24 +45,5 @@ struct Calibration {
 /// measured.
 [[nodiscard]] GANTRY_API std::optional<Bytes> break_even(const Calibration& calibration,
                                                          std::string_view engine, SubmitMode mode);
-
-/// What the policy is told of the process, beside the calibration.
-struct GANTRY_API PolicyOptions {
-  /// CPUs that this process may use, limits of its control group counted; 0: by its affinity.
-  double cpus = 0;
-  /// Called once if the calibration is `defaults`, by the first submitter of a move that is large
-  /// enough to gain from a better one, before that move begins. Return nothing to go on as before.
-  std::function<std::optional<Calibration>()> calibrate;
-};
-
-/// Makes an engine, named "auto", that passes each move on to the one of `engines` that the
-/// calibration says ends it first, and says why. A queued move goes to the one that also takes the
-/// least of the caller's time. The first engine is chosen when nothing speaks against it; it must
-/// have no threads and need no device (inline). A batch goes to one engine as a whole. Stopping
-/// "auto" does not stop `engines`. Errors: `invalid_argument` (no engine, more than 8, or one
-/// twice), `out_of_memory`.
-[[nodiscard]] GANTRY_API Result<std::shared_ptr<Engine>> make_policy_engine(
-    std::vector<std::shared_ptr<Engine>> engines, Calibration calibration,
-    PolicyOptions options = {});
 
 }  // namespace gantry

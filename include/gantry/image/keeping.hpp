@@ -35,9 +35,11 @@ class GANTRY_API AttachedImage {
 
 /// Maps the image that a keeper has under this name, and copies nothing but its tables; waits for
 /// the keeper, and for the image to be loaded. Errors: those of Consumer::open() and receive();
-/// `busy` if it has all its readers (32); `invalid_argument` if what has the name keeps no image,
-/// `peer_misbehaved` if what it says of the image is wrong. As long as anybody has it here, its
-/// keeper counts this process among its readers.
+/// `busy` if it has all its readers (32); what keeps the keeper from loading it, with its words (a
+/// file that was changed: `invalid_argument`), while want of room alone is waited for;
+/// `invalid_argument` if what has the name keeps no image, `peer_misbehaved` if what it says of the
+/// image is wrong. As long as anybody has it here, its keeper counts this process among its
+/// readers.
 [[nodiscard]] GANTRY_API Result<AttachedImage> attach_image(std::string_view name,
                                                             const ConsumerOptions& options = {},
                                                             Deadline deadline = Deadline::never());
@@ -94,10 +96,11 @@ class GANTRY_API ImageKeeper {
   ~ImageKeeper();                                  ///< Readers keep what they have.
 
   /// Loads, in their order, the images that find room; then, whenever somebody attaches one that is
-  /// not there, that one, for which those go that nobody has, the least recently attached first (it
-  /// looks every 10 ms). An image in use stays. Calls `changed` for each that was loaded, or went,
-  /// or cannot be loaded. Errors: `interrupted` (EndOptions::interrupt_descriptor), `timed_out`
-  /// (the deadline, which is looked at between two loads).
+  /// not there, that one, for which those go that nobody has, the least recently attached first. An
+  /// image in use stays. Sleeps while there is nothing to do. Calls `changed` for each that was
+  /// loaded, or went, or cannot be loaded. Errors: `interrupted`
+  /// (EndOptions::interrupt_descriptor), `timed_out` (the deadline). What is being loaded then goes
+  /// on, and the next call hands it out.
   [[nodiscard]] Result<void> serve(const std::function<void(const KeptImage&)>& changed = {},
                                    Deadline deadline = Deadline::never());
   [[nodiscard]] std::vector<KeptImage> images() const;  ///< How they stand.

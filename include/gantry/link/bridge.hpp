@@ -30,6 +30,13 @@ struct GANTRY_API BridgeAddress {
 /// 107 bytes. Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<BridgeAddress> parse_bridge_address(std::string_view text);
 
+/// A blocking socket of TCP that is connected to that host, for a program's own words. The caller
+/// closes it. The host's addresses share the time, as RFC 8305 says; a name server that does not
+/// answer is left behind. Errors: `not_found` (no such host, nobody listens), `timed_out`,
+/// `interrupted` when the descriptor (-1: none) is readable, `system`.
+[[nodiscard]] GANTRY_API Result<int> connect_host(const BridgeAddress& where,
+                                                  int interrupt_descriptor, Deadline deadline);
+
 /// Reads the secret of a bridge: the first line of a file that only its owner and root can read. 16
 /// to 64 bytes. Errors: `not_found`, `permission_denied` when others can read it,
 /// `invalid_argument`.

@@ -345,8 +345,6 @@ struct GANTRY_API PipelineReport {
   unsigned shrinks = 0;              ///< How often full memory made chunks smaller.
   std::vector<ChunkTimes> timeline;  ///< With PipelineOptions::keep_timeline.
 
-  /// The longest stream's part of the time after setup; 1 is best.
-  [[nodiscard]] double overlap_efficiency() const noexcept;
   /// How it was cut, and why.
   [[nodiscard]] const PipelinePlan& explain() const noexcept { return plan; }
 };

@@ -11,7 +11,7 @@ namespace gantry {
 struct StageEndpoint {
   /// One connection of the end, to one process of the stage at its other side.
   struct Link {
-    std::string address;          ///< Channel name (gantry), descriptor number (pipe), URL (zmq).
+    std::string address;          ///< Channel name (gantry), descriptor number (pipe).
     int metrics_descriptor = -1;  ///< Inherited; the end counts in that page.
   };
   std::string channel;                      ///< The name by which the stage opens it.

@@ -9,16 +9,13 @@ namespace gantry {
 /// What connects the stages of a run.
 enum class Transport {
   gantry,  ///< Channels.
-  pipe,    ///< Pipes of the kernel.
-  zmq      ///< ZeroMQ sockets.
+  pipe     ///< Pipes of the kernel.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Transport transport) noexcept;
-/// Reads "gantry", "pipe" or "zmq". Errors: `invalid_argument`.
+/// Reads "gantry" or "pipe". Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<Transport> parse_transport(std::string_view text);
-/// Lists the transports: usable here, or why not and how to mend that.
+/// Lists the transports.
 [[nodiscard]] GANTRY_API std::vector<EngineStatus> transports();
-/// Checks that stages can use it here. Errors: `unsupported` with what to install.
-[[nodiscard]] GANTRY_API Result<void> check_transport(Transport transport);
 
 /// How a stage opens its ends.
 struct StageOptions {
@@ -60,11 +57,11 @@ class GANTRY_API StageOutput {
   [[nodiscard]] Result<void> send(ConstByteSpan payload, Deadline deadline) {
     return send(payload, SendOptions{.deadline = deadline});
   }
-  /// Sends several parts as one message, as Producer::send(). Over pipes and ZeroMQ, which copy
-  /// all parts, they arrive as one segment, and SendOptions::mode means nothing.
+  /// Sends several parts as one message, as Producer::send(). Over pipes, which copy all
+  /// parts, they arrive as one segment, and SendOptions::mode means nothing.
   [[nodiscard]] Result<void> send(Draft draft, const SendOptions& options = {});
-  /// The pool of a channel's payload, as Producer::pool(). Errors: `unsupported` over pipes and
-  /// ZeroMQ, and where the receiving stage has replicas: each link has a pool of its own.
+  /// The pool of a channel's payload, as Producer::pool(). Errors: `unsupported` over pipes, and
+  /// where the receiving stage has replicas: each link has a pool of its own.
   [[nodiscard]] Result<Pool> pool() const;
   /// Ends the stream on every link and waits until all has been received.
   [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());

@@ -37,7 +37,7 @@ struct GANTRY_API GroupOptions {
   std::string token = {};
   std::string directory = {};  ///< For names; by the rule of channel_directory().
   /// All have joined within this, or none has.
-  std::chrono::milliseconds patience{10'000};
+  std::chrono::milliseconds join_timeout{10'000};
   /// A rank of which nothing was heard for this long is gone: its host vanished, or it is stopped.
   /// One that is at work elsewhere is not.
   std::chrono::milliseconds stall_limit{10'000};
@@ -58,6 +58,9 @@ class GANTRY_API Group {
   /// another user's group; `peer_gone` when a rank died meanwhile; `interrupted`, `unsupported`.
   [[nodiscard]] static Result<Group> join(const GroupOptions& options,
                                           std::shared_ptr<Engine> engine);
+  /// The same until `deadline`, whatever GroupOptions::join_timeout is.
+  [[nodiscard]] static Result<Group> join(const GroupOptions& options,
+                                          std::shared_ptr<Engine> engine, Deadline deadline);
   /// As the rank as which `gantry run` started this process: with GroupOptions::of_launcher().
   [[nodiscard]] static Result<Group> join(std::shared_ptr<Engine> engine);
   /// A group over links that stand already: one to each rank, none at the place of this one. All

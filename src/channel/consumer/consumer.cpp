@@ -140,6 +140,13 @@ Result<std::optional<std::size_t>> Consumer::Impl::look_once(std::span<Impl* con
   return fail(Code::closed, fmt::format("channel '{}': the stream has ended", ends[0]->name()));
 }
 
+// Waits for several count once, since what a stage waited is added up over its ends.
+Consumer::Impl& Consumer::Impl::waiting_end(std::span<Impl* const> ends) noexcept {
+  const auto open =
+      std::ranges::find_if(ends, [](Impl* end) { return !end->queue_.is_finished(); });
+  return open == ends.end() ? *ends.front() : **open;
+}
+
 Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted wanted,
                                              Deadline deadline) {
   std::vector<WaitFlag*> flags;
@@ -159,6 +166,11 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
   const std::uint64_t began = trace::ticks_and_look();
   trace::OpenWait open(first.core_.trace, began, trace::Awaited::message,
                        ends.size() == 1 ? first.core_.producer_pid : 0);
+  CountedWait counted(waiting_end(ends).core_.counters->waits);
+  const auto falls_asleep = [&] {
+    open.falls_asleep();
+    counted.begin(began);
+  };
   LateLooks looks;
   for (auto spin = first.spin_.now();; spin = std::chrono::nanoseconds(0)) {
     GANTRY_ASSIGN(const auto found, look_once(ends, wanted));
@@ -166,15 +178,16 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
     if (found && trace::is_on()) [[unlikely]]
       ends[*found]->core_.trace.waited(began, trace::Awaited::message,
                                        ends[*found]->core_.producer_pid);
+    if (found) ends[*found]->core_.wait_is_counted = counted.has_begun();
     if (found) return *found;
     if (looks.are_spent(deadline)) {
       for (Impl* end : ends) end->waiter_.rouse();
-      return fail(Code::timed_out, fmt::format("channel '{}': no message in time", first.name()));
+      return first.nothing_came();
     }
     WaitPoint point{flags, {}, first.core_.options.interrupt_descriptor};
     for (const Impl* end : ends) end->waiter_.add_to(point);
     if (deadline.passed()) spin = {};  // who only looks has something else to do
-    const Woken woken = wait_once(point, spin, deadline, news, [&open] { open.falls_asleep(); });
+    const Woken woken = wait_once(point, spin, deadline, news, falls_asleep);
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", first.name()));
     if (woken == Woken::look)
@@ -185,8 +198,7 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
     if (woken != Woken::timed_out) continue;
     // A caller that asks without waiting may sleep elsewhere, on event_descriptor().
     for (Impl* end : ends) end->waiter_.arm();
-    if (!news())
-      return fail(Code::timed_out, fmt::format("channel '{}': no message in time", first.name()));
+    if (!news()) return first.nothing_came();
     for (Impl* end : ends) end->waiter_.disarm();
   }
 }
@@ -228,7 +240,8 @@ void Consumer::Impl::note_received(const MessageInfo& info, Bytes bytes, std::ui
   counters.last_ticks.set(now);
   const std::uint64_t weight = bytes <= Message::kInlineBytes ? kTimedEvery : 1;
   counters.handoff(now - std::min(now, std::max(asked, info.sent_ticks)), weight);
-  if (waited) core_.metrics.meter()->waited((now - std::min(now, asked)) * weight);
+  if (waited && !std::exchange(core_.wait_is_counted, false))
+    counters.waits.add((now - std::min(now, asked)) * weight);
 }
 
 Result<int> Consumer::Impl::event_descriptor() {

@@ -30,6 +30,8 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   void leave(Code why = Code::closed) noexcept;
   [[nodiscard]] MetricsReport metrics() const { return core_.metrics.report(); }
   [[nodiscard]] ConsumerExplanation explain() const;
+  /// `timed_out`, and whether that is this end's own fault.
+  [[nodiscard]] tl::unexpected<Error> nothing_came() const;
   [[nodiscard]] const std::string& name() const noexcept { return core_.name; }
   /// For an end that takes this one's place: it counts in a page of its own.
   [[nodiscard]] ConsumerOptions options_for_successor() const {
@@ -64,6 +66,8 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   [[nodiscard]] Result<ReceivedFd> take_control_end() { return payloads_.take_control_end(); }
   /// Any thread.
   [[nodiscard]] const MetricsPage& counters() const noexcept { return *core_.counters; }
+  /// As the producer says itself, once it has joined. Any thread.
+  [[nodiscard]] EndName producer_name() const { return decode_name(core_.page().who); }
 
  private:
   using Wanted = ReceiveQueue::Wanted;
@@ -75,6 +79,7 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
 
   static Result<std::size_t> wait_any(std::span<Impl* const> ends, Wanted wanted,
                                       Deadline deadline);
+  static Impl& waiting_end(std::span<Impl* const> ends) noexcept;
   static Result<std::optional<std::size_t>> look_once(std::span<Impl* const> ends, Wanted wanted);
   [[nodiscard]] Result<bool> look_now(Wanted wanted);
   Result<void> await_pending(Deadline deadline);

@@ -72,7 +72,8 @@ class ConsumerCore {
   Metrics metrics;
   MetricsPage* counters = nullptr;  // that of `metrics`
   trace::EndTrace trace;
-  bool is_called = false;  // the producer came to this end: the name is an inbox's
+  bool is_called = false;        // the producer came to this end: the name is an inbox's
+  bool wait_is_counted = false;  // the one for the next message: it slept
   bool has_left = false;
   bool producer_gone = false;   // it died or hung up; what it published may still be there
   std::optional<Error> broken;  // why nothing of the producer is believed, or can be, any more

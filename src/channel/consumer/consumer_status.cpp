@@ -1,6 +1,7 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
+#include "base/result.hpp"
 #include "channel/consumer/consumer.hpp"
 #include "channel/wire/depth.hpp"
 
@@ -47,6 +48,17 @@ ConsumerExplanation Consumer::Impl::explain() const {
   if (core_.broken) told.broken = core_.broken->message;
   told.metrics = MetricsMaker::report(*core_.counters, scale);
   return told;
+}
+
+tl::unexpected<Error> Consumer::Impl::nothing_came() const {
+  const std::size_t holds = payloads_.held_count();
+  if (holds < queue_.credits())
+    return fail(Code::timed_out, fmt::format("channel '{}': no message in time", core_.name));
+  return fail(Code::timed_out,
+              fmt::format("channel '{}': no message in time: this reader holds {} of the {} that "
+                          "may be out",
+                          core_.name, holds, queue_.credits()),
+              "let go of messages that were received, and of what looks into them; or copy them");
 }
 
 }  // namespace gantry

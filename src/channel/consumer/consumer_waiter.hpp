@@ -45,8 +45,8 @@ class GANTRY_LOCAL ConsumerWaiter {
   void disarm() noexcept;
 
  private:
-  template <class Ready>
-  [[nodiscard]] Result<void> sleep_until(Deadline deadline, Ready ready, trace::OpenWait& open);
+  template <class Ready, class FallsAsleep>
+  [[nodiscard]] Result<void> sleep_until(Deadline deadline, Ready ready, FallsAsleep falls_asleep);
   void drain_wakes() noexcept;
 
   ConsumerCore& core_;
@@ -66,7 +66,12 @@ Result<void> ConsumerWaiter::wait_for_landing(Deadline deadline, Ready ready) {
   const trace::WaitProbe probe(core_.name, trace::Awaited::landing);
   const std::uint64_t began = trace::ticks_and_look();
   trace::OpenWait open(core_.trace, began, trace::Awaited::landing, core_.producer_pid);
-  auto landed = sleep_until(deadline, ready, open);
+  CountedWait counted(core_.counters->waits);
+  auto landed = sleep_until(deadline, ready, [&] {
+    open.falls_asleep();
+    counted.begin(began);
+  });
+  core_.wait_is_counted |= counted.has_begun();
   open.end();
   if (trace::is_on()) [[unlikely]]
     core_.trace.waited(began, trace::Awaited::landing, core_.producer_pid);
@@ -78,8 +83,8 @@ Result<void> ConsumerWaiter::wait_for_landing(Deadline deadline, Ready ready) {
   return landed;
 }
 
-template <class Ready>
-Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready, trace::OpenWait& open) {
+template <class Ready, class FallsAsleep>
+Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready, FallsAsleep falls_asleep) {
   WaitFlag* const flags[] = {&wait_flag()};
   LateLooks looks;
   for (auto spin = core_.options.spin;; spin = std::chrono::nanoseconds(0)) {
@@ -90,7 +95,7 @@ Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready, trace::
     if (spin.count() > 0 && poll_briefly(ready)) return {};
     WaitPoint point{flags, {}, core_.options.interrupt_descriptor};
     add_to(point);
-    const Woken woken = wait_once(point, spin, deadline, ready, [&open] { open.falls_asleep(); });
+    const Woken woken = wait_once(point, spin, deadline, ready, falls_asleep);
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", core_.name));
     if (woken == Woken::timed_out || looks.are_spent(deadline))

@@ -7,6 +7,7 @@
 #include <cstring>
 #include <gantry/channel/message.hpp>
 #include <memory>
+#include <new>
 
 #include "channel/wire/format.hpp"
 
@@ -36,14 +37,15 @@ class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
     if (!buffers_[index]) buffers_[index] = std::make_unique<Buffer>();
     // Relaxed: this thread alone clears bits, and what was read of the buffer was seen above.
     free_.fetch_and(~(std::uint64_t{1} << index), std::memory_order_relaxed);
-    std::memcpy(buffers_[index]->data(), bytes.data(), bytes.size());
-    return {index, {buffers_[index]->data(), bytes.size()}};
+    std::byte* const to = buffers_[index]->bytes.data();
+    std::memcpy(to, bytes.data(), bytes.size());
+    return {index, {to, bytes.size()}};
   }
 
   void give_back(std::uint64_t token) noexcept override {
     if (token >= kBuffers) {
       alone_.fetch_sub(1, std::memory_order_relaxed);
-      return delete[] as_alone(token);
+      return ::operator delete[](as_alone(token), kAlignment);
     }
     free_.fetch_or(std::uint64_t{1} << token, std::memory_order_release);  // I1 [G]
   }
@@ -56,18 +58,21 @@ class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
   [[nodiscard]] bool is_immutable(std::uint64_t, ConstByteSpan) const override { return true; }
 
  private:
-  using Buffer = std::array<std::byte, kBesideBytes>;
+  // As blocks of a pool lie, and so messages that are not copied.
+  static constexpr std::align_val_t kAlignment{64};
+  struct alignas(64) Buffer {
+    std::array<std::byte, kBesideBytes> bytes;
+  };
 
   // Of a buffer alone the token is its address, which is no small number.
   [[nodiscard]] static std::byte* as_alone(std::uint64_t token) noexcept {
     return reinterpret_cast<std::byte*>(token);  // NOLINT(performance-no-int-to-ptr): it was one
   }
   [[nodiscard]] Copy copy_alone(ConstByteSpan bytes) {
-    auto buffer = std::make_unique<std::byte[]>(bytes.size());
-    std::memcpy(buffer.get(), bytes.data(), bytes.size());
-    const ConstByteSpan copied(buffer.get(), bytes.size());
+    auto* const buffer = static_cast<std::byte*>(::operator new[](bytes.size(), kAlignment));
+    std::memcpy(buffer, bytes.data(), bytes.size());
     alone_.fetch_add(1, std::memory_order_relaxed);
-    return {reinterpret_cast<std::uint64_t>(buffer.release()), copied};
+    return {reinterpret_cast<std::uint64_t>(buffer), {buffer, bytes.size()}};
   }
 
   std::array<std::unique_ptr<Buffer>, kBuffers> buffers_;

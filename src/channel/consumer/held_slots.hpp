@@ -36,6 +36,11 @@ class HeldSlots {
       slab->held.fetch_sub(1, std::memory_order_release);  // [U] all reads of it are over
     one.held.store(false, std::memory_order_release);      // [H]
   }
+  [[nodiscard]] std::size_t count() const noexcept {
+    std::size_t held = 0;
+    for (std::size_t slot = 0; slot < slots_.size(); ++slot) held += is_held(slot) ? 1 : 0;
+    return held;
+  }
   /// What is held now, the oldest first. The receiving thread.
   [[nodiscard]] std::vector<HeldSlot> list(double ns_per_tick) const;
   /// That in which these bytes of a held slot lie; null: in none.

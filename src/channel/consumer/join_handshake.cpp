@@ -8,12 +8,13 @@
 namespace gantry {
 namespace {
 
-Result<Region> make_consumer_page() {
+Result<Region> make_consumer_page(const ConsumerOptions& options) {
   GANTRY_ASSIGN(Region memory,
                 Region::create(shared_size(sizeof(ConsumerPage)), "gantry-consumer"));
   auto* page = new (memory.data()) ConsumerPage{};
   page->magic = kConsumerMagic;
   page->version = kFormatVersion;
+  page->who = encode_name(name_of(options));
   return memory;
 }
 
@@ -57,7 +58,7 @@ Result<void> JoinHandshake::accept_welcome(int send_fd, Received& received) {
   core_.producer_memory.close_descriptor();
   core_.ring_memory.close_descriptor();
   GANTRY_TRY(check_pages());
-  GANTRY_ASSIGN(core_.own_memory, make_consumer_page());
+  GANTRY_ASSIGN(core_.own_memory, make_consumer_page(core_.options));
   WirePacket joining;
   joining.kind = PacketKind::join;
   joining.slots = core_.options.depth;

@@ -59,6 +59,7 @@ class GANTRY_LOCAL ReceivedPayloads final : public detail::SlotOwner {
   [[nodiscard]] std::vector<HeldSlot> held(double ns_per_tick) const {
     return held_.list(ns_per_tick);
   }
+  [[nodiscard]] std::size_t held_count() const noexcept { return held_.count(); }
   [[nodiscard]] Bytes mapped_bytes() const noexcept { return slabs_.mapped_bytes(); }
   [[nodiscard]] std::vector<ReceivedRegistration> registrations() const {
     return slabs_.registrations();

@@ -179,18 +179,26 @@ bool ConsumerSet::may_have(ConsumerState& consumer, const MessageHeader& message
 
 // I5
 bool ConsumerSet::leaves_slots() const noexcept {
-  const unsigned most = kMaxSlots - std::min(limits_.slots + limits_.history, kMaxSlots / 2);
-  const auto count = [](std::uint64_t slots) {
-    return static_cast<unsigned>(std::popcount(slots));
-  };
-  return count(slots_.used()) <= most ||
-         count(slots_.needed_by(~(kSenderBit | kBacklogBit | kHistoryBit | who_block()))) < most;
+  return std::popcount(slots_.used()) <= most_for_others() ||
+         std::popcount(held_by_others()) < most_for_others();
+}
+int ConsumerSet::most_for_others() const noexcept {
+  return static_cast<int>(kMaxSlots - std::min(limits_.slots + limits_.history, kMaxSlots / 2));
+}
+std::uint64_t ConsumerSet::held_by_others() const noexcept {
+  return slots_.needed_by(~(kSenderBit | kBacklogBit | kHistoryBit | who_block()));
+}
+// One that keeps up finds the newest, whatever the others hold: beside what it has in hand it gets
+// a slot of those that are the sender's, of which half stay.
+bool ConsumerSet::may_have_one(const ConsumerState& consumer) const noexcept {
+  return consumer.drops_oldest() && std::popcount(slots_.needed_by(consumer.bit())) <= 1 &&
+         std::popcount(held_by_others()) < (most_for_others() + int{kMaxSlots}) / 2;
 }
 bool ConsumerSet::take_back_for_slots(ConsumerState& consumer) {
   while (!consumer.is_cut && consumer.drops_oldest() && consumer.has_unread_slot() &&
          !leaves_slots())
     take_back_oldest(consumer);
-  return !consumer.is_cut && leaves_slots();
+  return !consumer.is_cut && (leaves_slots() || may_have_one(consumer));
 }
 
 // I4

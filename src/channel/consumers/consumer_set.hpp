@@ -32,7 +32,8 @@ struct KeptRecord : MessageRecord {
 ///   I4  From a consumer with drop_oldest the oldest messages that it has not taken are taken back,
 ///       so that it has room for the newest. A slot that it took, or may have taken, stays its own.
 ///   I5  Consumers that do not block hold together so few slots that the credits remain, or half of
-///       all.
+///       all; less by a slot for each one with drop_oldest that has one at most, as long as half of
+///       that remains.
 ///   I6  No two consumers share a place or an id; a later consumer has a larger id.
 ///   I7  is_plain_ is set while there are consumers, all of them block, none is cut, and there is
 ///   no
@@ -245,6 +246,9 @@ class ConsumerSet {
   void take_back_surplus(ConsumerState& consumer);
   void take_back_oldest(ConsumerState& consumer);
   [[nodiscard]] bool leaves_slots() const noexcept;
+  [[nodiscard]] int most_for_others() const noexcept;
+  [[nodiscard]] std::uint64_t held_by_others() const noexcept;
+  [[nodiscard]] bool may_have_one(const ConsumerState& consumer) const noexcept;
   [[nodiscard]] bool take_back_for_slots(ConsumerState& consumer);
   void cut_liar(ConsumerState& consumer);
   [[nodiscard]] bool needs(const ConsumerState& consumer,
@@ -260,6 +264,7 @@ class ConsumerSet {
   void keep_history(const RecordToSend& message, Slot* slot);
   void forget_oldest();  ///< Of the history.
   [[nodiscard]] std::uint64_t charged() const noexcept;
+  [[nodiscard]] unsigned credits_used(std::uint64_t charged) const noexcept;
   [[nodiscard]] std::uint64_t who_block() const noexcept;
   [[nodiscard]] bool is_exhausted_but_for(const ConsumerState* missing) const noexcept;
   void find_who_holds_up(ChannelStatus& status) const;

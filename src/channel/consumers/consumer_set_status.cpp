@@ -42,6 +42,7 @@ ConsumerStatus status_of(const ConsumerState& consumer, const SlotTable& slots,
   const ConsumerResources& resources = consumer.resources();
   ConsumerStatus status;
   status.pid = resources.pid;
+  status.who = decode_name(resources.page().who);
   status.uid = resources.uid;
   status.policy = resources.policy;
   status.depth = consumer.depth();
@@ -92,6 +93,19 @@ void ConsumerSet::find_who_holds_up(ChannelStatus& status) const {
                                    (consumers_[i]->holds() != 0 || consumers_[i]->unread() != 0);
 }
 
+// A small message has no slot; its place in a ring is the credit.
+unsigned ConsumerSet::credits_used(std::uint64_t charged) const noexcept {
+  auto used = static_cast<std::uint64_t>(std::popcount(charged));
+  bool anyone = false;
+  for (const auto& consumer : consumers_) {
+    if (consumer->is_cut) continue;
+    anyone = true;
+    if (consumer->blocks()) used = std::max(used, consumer->unread());
+  }
+  if (!anyone) used = std::max<std::uint64_t>(used, backlog_.size());
+  return static_cast<unsigned>(used);
+}
+
 void ConsumerSet::describe(ChannelStatus& status, double ns_per_tick) {
   refresh();
   const Clock clock{.ns_per_tick = ns_per_tick};
@@ -99,7 +113,7 @@ void ConsumerSet::describe(ChannelStatus& status, double ns_per_tick) {
   status.ended = ended_;
   status.slots = limits_.slots;
   status.slots_held = slots_held();
-  status.slots_charged = static_cast<unsigned>(std::popcount(credits));
+  status.slots_charged = credits_used(credits);
   status.slots_sending = static_cast<unsigned>(std::popcount(slots_.needed_by(kSenderBit)));
   status.bytes_in_flight = limits_.bytes_in_flight;
   status.bytes_charged = slots_.bytes_of(credits);

@@ -61,6 +61,7 @@ void DepartedConsumers::describe(std::vector<DepartedStatus>& all, Age age) cons
   for (const Departed& one : all_) {
     DepartedStatus& told = all.emplace_back();
     told.pid = one.consumer->resources().pid;
+    told.who = decode_name(one.consumer->resources().page().who);
     told.messages = static_cast<unsigned>(one.memory.size());
     for (const auto& [slot, memory] : one.memory) {
       told.bytes += memory.bytes;

@@ -33,8 +33,8 @@ void Slot::abandon() noexcept {
   if (block) block.abandon();
   if (table) table.abandon();
   for (Block& one : moved) one.abandon();
-  for (const auto& one : forwarded)
-    one->abandon();  // its sender waits until the last wake-up sender is closed
+  // Other holders still read and forward it; its sender waits until the last wake-up sender closes.
+  for (const auto& one : forwarded) one->abandon();
   drop_memory();
 }
 

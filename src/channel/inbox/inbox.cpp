@@ -36,8 +36,10 @@ Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
 }  // namespace
 
 Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(std::string_view name,
-                                                       const InboxOptions& options) {
+                                                       const InboxOptions& options,
+                                                       bool is_server) {
   auto impl = std::make_shared<Impl>();
+  impl->is_server_ = is_server;
   GANTRY_TRY(check_access(options.channel.access));
   GANTRY_TRY(impl->set_up(name, options));
   ConsumerOptions& own = impl->options_;
@@ -85,7 +87,7 @@ Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& opti
 }
 
 ProducerListener::Rules Inbox::Impl::rules() const {
-  return {name_, options_, producers_, quota_, &metrics_};
+  return {name_, options_, producers_, quota_, &metrics_, is_server_};
 }
 
 Result<void> Inbox::Impl::start_listener() {
@@ -265,8 +267,10 @@ Result<void> Inbox::Impl::sleep(Deadline deadline) {
   const std::uint64_t asleep = trace::ticks_and_look();
   trace::OpenWait open(trace_, asleep, trace::Awaited::message, 0);
   open.falls_asleep();
+  WaitTicks& waits = MetricsMaker::page(metrics_)->waits;
+  waits.begin(asleep);
   const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
-  metrics_.meter()->waited(read_ticks() - asleep);
+  waits.end(read_ticks());
   open.end();
   if (trace::is_on()) [[unlikely]]
     trace_.waited(asleep, trace::Awaited::message, 0);

@@ -20,7 +20,9 @@ namespace gantry {
 /// Threads: the caller's, one at a time, and the acceptor's.
 class GANTRY_LOCAL Inbox::Impl {
  public:
-  static Result<std::shared_ptr<Impl>> make(std::string_view name, const InboxOptions& options);
+  /// `is_server`: it is shown as one.
+  static Result<std::shared_ptr<Impl>> make(std::string_view name, const InboxOptions& options,
+                                            bool is_server = false);
   /// Without a name: for the process that calls over that control connection. `name` is used in
   /// errors.
   static Result<std::shared_ptr<Impl>> make_for(ProducerListener::ControlConnection control,
@@ -81,6 +83,7 @@ class GANTRY_LOCAL Inbox::Impl {
   ForkGuard fork_guard_;
   std::string name_;
   ConsumerOptions options_;
+  bool is_server_ = false;
   unsigned producers_ = 0;
   std::shared_ptr<ReceiveQuota> quota_;
   std::function<void(const Departure&)> on_departure_;

@@ -220,6 +220,8 @@ TEST_F(ManyToOne, AListShowsIt) {
   EXPECT_TRUE(status.answered) << status.silence;
   EXPECT_EQ(status.name, "in");
   EXPECT_TRUE(status.is_inbox);
+  EXPECT_FALSE(status.is_server);
+  EXPECT_EQ(status.consumers.at(0).who, own_end_name());
   EXPECT_EQ(status.producer_pid, 0);
   ASSERT_EQ(status.consumers.size(), 1u);
   EXPECT_EQ(status.consumers[0].pid, ::getpid());

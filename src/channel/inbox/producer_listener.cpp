@@ -166,12 +166,15 @@ void ProducerListener::other_roused() {
 ChannelStatus ProducerListener::describe() {
   ChannelStatus status;
   status.is_inbox = true;
+  status.is_server = rules_.is_server;
   const std::uint64_t now = monotonic_ns();
   const MetricsPage& counters = *MetricsMaker::page(*rules_.counters);
   const double scale = lasting_ns_per_tick();
   status.age = std::chrono::nanoseconds(now - opened_ns_);
   status.producer = MetricsMaker::report(counters, scale);
-  status.consumers.emplace_back().handoffs = MetricsMaker::handoffs(counters);
+  ConsumerStatus& receiver = status.consumers.emplace_back();
+  receiver.who = name_of(rules_.options);
+  receiver.handoffs = MetricsMaker::handoffs(counters);
   status.senders_limit = rules_.producers;
   const std::lock_guard lock(mutex_);
   for (const Inside& one : inside_) {
@@ -180,6 +183,7 @@ ChannelStatus ProducerListener::describe() {
     const MetricsReport report = MetricsMaker::report(end->counters(), scale);
     SenderStatus& sender = status.senders.emplace_back();
     sender.pid = one.identity.pid;
+    sender.who = end->producer_name();
     sender.uid = one.identity.uid;
     sender.joined = std::chrono::nanoseconds(now - one.joined_ns);
     sender.idle = sender.joined;  // it cannot be longer ago, whatever a tick is

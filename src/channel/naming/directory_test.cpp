@@ -2,6 +2,11 @@
 #include <gmock/gmock.h>
 #include <sys/file.h>
 #include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <set>
 
 #include "base/event.hpp"
 #include "base/socket.hpp"
@@ -123,6 +128,34 @@ TEST(Claim, SweepsTheDeadAndSparesTheLiving) {
   sweep_if_stale(scratch.path(), "dead");
   EXPECT_TRUE(std::filesystem::exists(scratch.path() + "/live.sock"));
   EXPECT_FALSE(std::filesystem::exists(scratch.path() + "/dead.sock"));
+}
+
+// Nobody takes their names again, so the next queue sweeps them; it asks no living process.
+TEST(Claim, OfAQueueSweepsTheQueuesOfDeadProcesses) {
+  const test::ScratchDirectory scratch;
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(0);
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  const std::string dead = "queue-" + std::to_string(child) + "-";
+  const auto file = [&](const std::string& name) { return scratch.path() + "/" + name + ".sock"; };
+  const std::string own = "queue-" + std::to_string(::getpid()) + "-1";
+  for (const std::string& name : {dead + "1", own, std::string("queue-x"), std::string("camera")})
+    ASSERT_TRUE(listen_at(scratch.path(), name + ".sock"));  // and nobody listens any more
+  std::ofstream(file(dead + "file")) << "somebody's";
+  std::filesystem::create_directory(scratch.path() + "/." + dead + "2.sock.new");
+  std::filesystem::permissions(scratch.path() + "/." + dead + "2.sock.new",
+                               std::filesystem::perms::owner_all);
+  const auto elsewhere = listen_at(scratch.path(), dead + "3.sock");  // of another PID namespace
+  ASSERT_TRUE(elsewhere);
+  const auto other = Claim::take(scratch.path(), "other");
+  EXPECT_TRUE(std::filesystem::exists(file(dead + "1")));
+  const auto queue = Claim::take(scratch.path(), own + "2");
+  ASSERT_TRUE(queue);
+  std::set<std::string> left;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch.path()))
+    left.insert(entry.path().string());
+  EXPECT_EQ(left, (std::set{file("other"), file(own), file(own + "2"), file("queue-x"),
+                            file("camera"), file(dead + "file"), file(dead + "3")}));
 }
 
 TEST(Claim, AListenerTooBusyToAnswerIsAlive) {

@@ -2,13 +2,17 @@
 
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cstdio>
+#include <filesystem>
 #include <optional>
+#include <set>
 
 #include "base/close_elsewhere.hpp"
 #include "base/socket.hpp"
@@ -54,8 +58,49 @@ Result<FolderLock> lock_directory(const std::string& directory, int interrupt, D
   return FolderLock(std::move(folder));
 }
 
+// Removes what a process left that died while it had the name, or was to get it.
+void remove_if_stale(const FolderLock& lock, const std::string& directory,
+                     const std::string& file) {
+  SocketFile::sweep(directory, file);
+  struct stat facts{};  // somebody's plain file would refuse connections as well
+  if (::fstatat(lock.get(), file.c_str(), &facts, AT_SYMLINK_NOFOLLOW) != 0 ||
+      !S_ISSOCK(facts.st_mode))
+    return;
+  bool stale = false;
+  const auto socket = connect_to(directory, file, &stale);
+  if (stale) ::unlinkat(lock.get(), file.c_str(), 0);
+}
+
+// The files of `directory` that are sockets by their name, or are to become some, that begin with
+// `prefix`.
+std::set<std::string> socket_files(const std::string& directory, std::string_view prefix) {
+  constexpr std::string_view kUnfinished = ".new";  // of a SocketFile: ".NAME.sock.new"
+  std::set<std::string> files;
+  std::error_code error;
+  std::filesystem::directory_iterator entry(directory, error);
+  for (const std::filesystem::directory_iterator end; !error && entry != end;
+       entry.increment(error)) {
+    std::string file = entry->path().filename();
+    if (file.starts_with('.') && file.ends_with(kUnfinished))
+      file = file.substr(1, file.size() - 1 - kUnfinished.size());
+    if (file.starts_with(prefix) && file.ends_with(kSocketSuffix)) files.insert(std::move(file));
+  }
+  return files;
+}
+
+// A process of another namespace that seems to be dead is asked; a live one is left alone.
+void sweep_dead_queues(const FolderLock& lock, const std::string& directory) {
+  for (const std::string& file : socket_files(directory, kQueuePrefix)) {
+    pid_t pid = 0;
+    const char* const number = file.c_str() + kQueuePrefix.size();
+    const auto parsed = std::from_chars(number, file.c_str() + file.size(), pid);
+    if (parsed.ec == std::errc() && *parsed.ptr == '-' && pid > 0 && ::kill(pid, 0) != 0 &&
+        errno == ESRCH)
+      remove_if_stale(lock, directory, file);
+  }
+}
+
 constexpr std::chrono::seconds kLockTime{5};
-constexpr std::chrono::seconds kSweepTime{1};  // the next one sweeps what is left
 
 // Only "nobody listens" means dead: a listener whose queue is full, or that does not let us ask,
 // lives. Errors: we have no descriptor to ask with, or no memory.
@@ -145,6 +190,7 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
                 lock_directory(directory, interrupt, Deadline::after(kLockTime)));
   GANTRY_STEP(claim_locked);
   GANTRY_TRY(check_free(directory, name));
+  if (name.starts_with(kQueuePrefix)) sweep_dead_queues(lock, directory);
   auto made = SocketFile::make(directory, claim.file_, access);
   if (!made && made.error().hint.empty())
     made.error().hint = "set GANTRY_DIR to a directory you can write to";
@@ -158,20 +204,18 @@ Result<Claim> Claim::take(const std::string& directory, const std::string& name,
   return claim;
 }
 
-// While the listener is open no other file can have its inode's number: so the file is checked and
-// removed before the listener is closed.
+// While the listener is open nobody takes the file for stale, and no other file can have its
+// inode's number: so the file is checked and removed before the listener is closed, and whoever
+// drops an end waits for nobody inside the directory's lock.
 void Claim::give_up() noexcept {
-  if (!listener_) return;
-  if (!fork_guard_.is_this()) return listener_.reset();
-  const auto lock =
-      guarded([this] { return lock_directory(directory_, -1, Deadline::after(kSweepTime)); });
   const Fd listener = std::move(listener_);
+  if (!listener || !fork_guard_.is_this()) return;
   GANTRY_STEP(claim_dropped);
-  if (!lock) return;  // the file is stale from here on, and anyone may remove it
+  const Fd folder(::open(directory_.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC));
   struct stat facts{};
-  if (::fstatat(lock->get(), file_.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
+  if (::fstatat(folder.get(), file_.c_str(), &facts, AT_SYMLINK_NOFOLLOW) == 0 &&
       facts.st_dev == device_ && facts.st_ino == inode_)
-    ::unlinkat(lock->get(), file_.c_str(), 0);
+    ::unlinkat(folder.get(), file_.c_str(), 0);
   GANTRY_STEP(claim_removed);
 }
 
@@ -196,16 +240,21 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
   }
 }
 
+// The next one sweeps what cannot be swept now.
 void sweep_if_stale(const std::string& directory, const std::string& name,
                     Deadline deadline) noexcept {
-  // The next one sweeps what cannot be swept now.
   static_cast<void>(guarded([&]() -> Result<void> {
     GANTRY_ASSIGN(const FolderLock lock, lock_directory(directory, -1, deadline));
-    const std::string file = name + kSocketSuffix;
-    SocketFile::sweep(directory, file);
-    bool stale = false;
-    const auto socket = connect_to(directory, file, &stale);
-    if (stale) ::unlinkat(lock.get(), file.c_str(), 0);
+    remove_if_stale(lock, directory, name + kSocketSuffix);
+    return {};
+  }));
+}
+
+void sweep_all_stale(const std::string& directory, Deadline deadline) noexcept {
+  static_cast<void>(guarded([&]() -> Result<void> {
+    GANTRY_ASSIGN(const FolderLock lock, lock_directory(directory, -1, deadline));
+    for (const std::string& file : socket_files(directory, {}))
+      remove_if_stale(lock, directory, file);
     return {};
   }));
 }

@@ -14,9 +14,13 @@ namespace gantry {
 // A channel NAME is the socket NAME.sock in the directory; it is alive while somebody listens on
 // it. The socket appears by rename, listening already (base/socket_file.hpp), so "nobody listens"
 // always means "stale". The directory is changed (claiming, sweeping) under flock() of the
-// directory itself, so there is no lock file that could be left behind.
+// directory itself, so there is no lock file that could be left behind; an owner removes its own
+// file while it still listens, without the lock.
 
 inline constexpr const char* kSocketSuffix = ".sock";
+/// "queue-PID-WORD": a queue of work whose name no other process takes again. The next one in its
+/// folder sweeps those of dead processes.
+inline constexpr std::string_view kQueuePrefix = "queue-";
 
 /// As channel_directory_path(). Errors: `invalid_argument` when $GANTRY_DIR is relative.
 [[nodiscard]] Result<std::string> chosen_channel_directory(std::string_view given);
@@ -61,5 +65,9 @@ class Claim {
 /// for the directory's lock until `deadline`, then leaves the file to others.
 void sweep_if_stale(const std::string& directory, const std::string& name,
                     Deadline deadline = Deadline::after(std::chrono::seconds(1))) noexcept;
+
+/// The same for all names in `directory`.
+void sweep_all_stale(const std::string& directory,
+                     Deadline deadline = Deadline::after(std::chrono::seconds(1))) noexcept;
 
 }  // namespace gantry

@@ -28,7 +28,7 @@ Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, De
   auto why = [&] {
     const std::vector<std::string> obstacles = consumers.obstacles(needs_slot, bytes);
     return obstacles.empty() ? std::string("timed out waiting for a credit, which has come since")
-                             : fmt::format("timed out waiting {}", fmt::join(obstacles, " and "));
+                             : fmt::format("timed out waiting {}", fmt::join(obstacles, "; also "));
   };
   // What has been read since is the quickest place for a large message: one look finds it.
   if (core_.rotation.goes_back(bytes) || !consumers.may_send_unseen(bytes) || !ready())
@@ -71,13 +71,14 @@ Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, Condition ready, W
   const std::uint64_t started = trace::ticks_and_look();
   stop_heeding();
   caller_waits_ = true;
+  core_.counters->waits.begin(started);
   trace::OpenWait open(core_.trace, started, awaited, peer());
   auto waited = guarded([&] { return sleep_until(lock, deadline, ready, why, lost, open); });
   if (!lock.owns_lock()) lock.lock();  // it ran out of heap while it slept
   core_.consumers->wake_up();
   caller_waits_ = false;
   heed_forwards();
-  if (waited) core_.metrics.meter()->waited(read_ticks() - started);
+  core_.counters->waits.end(read_ticks());
   open.end();
   if (trace::is_on()) [[unlikely]]
     core_.trace.waited(started, awaited, peer());

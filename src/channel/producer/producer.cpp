@@ -102,6 +102,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
   converts_ = options.as.has_value();
   core_.spin = options.spin;
   reach_ = reach;
+  told_event_ = options.consumers_event;
   if (reach != Reach::listens) core_.options.consumers = 1;
   opened_ns_ = monotonic_ns();
   GANTRY_ASSIGN(core_.options.directory, channel_directory(options.directory, options.access));
@@ -113,6 +114,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
   page->magic = kProducerMagic;
   page->version = kFormatVersion;
   page->slots = options.slots;
+  page->who = encode_name(name_of(options));
   core_.trace.join(core_.options.directory, trace::EndKind::producer, name);
   core_.trace.set_channel(trace::channel_of(core_.memory.descriptor()));
   core_.consumers = std::make_unique<ConsumerSet>(

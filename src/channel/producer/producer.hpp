@@ -68,13 +68,16 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   [[nodiscard]] PeerIdentity called() const noexcept { return called_; }
   /// A pidfd of that process, if the kernel has one; see peer_pidfd().
   [[nodiscard]] Fd take_called_life() noexcept { return std::move(called_life_); }
-  /// An event that is rung, beside the channel's own, whenever the consumers change. Not owned; set
-  /// it before any call().
-  void tell_of_consumers(int event) noexcept { told_event_ = event; }
   /// True if there was a consumer, and there is none now.
   [[nodiscard]] bool is_alone() const;
   /// See ConsumerSet::hear_trouble().
   [[nodiscard]] std::optional<Error> consumers_trouble() const;
+
+  /// True if a consumer may still read a message that was forwarded.
+  [[nodiscard]] bool holds_forwards() {
+    const ProducerCore::Lock held = core_.lock();
+    return core_.consumers->holds_forwards();
+  }
 
   void shut_down() noexcept;  ///< No more callers; the consumers see the hang-up.
   [[nodiscard]] MetricsReport metrics() const { return core_.metrics.report(); }
@@ -189,7 +192,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   std::optional<Error> call_error_;  // under the lock: of the last call
   PeerIdentity called_;
   Fd called_life_;
-  int told_event_ = -1;
+  int told_event_ = -1;  // ProducerOptions::consumers_event
   std::string engine_name_;
   std::unique_ptr<SendQueue> queue_;      // made by the first send_async(), under the lock
   Bytes quick_up_to_ = 0;                 // what send_async() copies itself; set with it

@@ -52,6 +52,7 @@ ChannelStatus Producer::Impl::describe() const {
   }
   status.answered = true;
   status.age = std::chrono::nanoseconds(static_cast<std::int64_t>(monotonic_ns() - opened_ns_));
+  status.producer_who = name_of(core_.options);
   status.mode = core_.options.mode;
   status.engine = engine_name_;
   status.path = path_of(copy);

@@ -18,6 +18,17 @@ std::optional<detail::RegionSlice> slice_of(const Draft::Part& part) {
   return part.forwarded->owner()->where(part.forwarded->token(), part.bytes);
 }
 
+/// False: the message was released, so its bytes may be unmapped, or another message's.
+bool is_held(const Draft::Part& part) noexcept {
+  const Message& whole = *part.forwarded;
+  if (whole.owner() != nullptr) return true;
+  for (std::size_t i = 0; i < whole.segments(); ++i) {
+    const ConstByteSpan bytes = whole.segment(i).bytes;
+    if (bytes.data() == part.bytes.data() && bytes.size() == part.bytes.size()) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 CacheUse CacheUses::of(const Lane& lane, Bytes bytes) {
@@ -112,6 +123,12 @@ Result<void> SendOperation::with_slot(Lock& held, Rest rest) {
 Result<void> SendOperation::look_at_parts(bool immutable) {
   GANTRY_TRY(named(check_segments(parts_.size())));
   for (Draft::Part& part : parts_) {
+    if (part.forwarded && !is_held(part))
+      return tl::unexpected(core_.named(
+          {Code::invalid_argument,
+           fmt::format("a forwarded message of {} bytes was released before it was sent",
+                       part.bytes.size()),
+           "forward a message that is still held"}));
     // Private to this process, or to be out of everybody's reach.
     if (part.forwarded && (immutable || !slice_of(part))) part.copied = part.bytes;
     if (part.moved && immutable)

@@ -41,7 +41,7 @@ Draft WorkPayload::draft() const {
 
 void WorkLedger::put(std::shared_ptr<const WorkPayload> payload) {
   copied_ += payload->is_copied() ? 1 : 0;
-  waiting_.insert(waiting_.end(), {++put_, 0, 0, std::move(payload)});
+  waiting_.insert(waiting_.end(), {++put_, 0, 0, 0, std::move(payload)});
 }
 
 WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
@@ -56,13 +56,9 @@ WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
 }
 
 void WorkLedger::acknowledge(Member member, std::uint64_t number) {
-  const auto hands = hands_.find(member);
-  if (hands == hands_.end()) return;
-  const auto held = hands->second.find(number);
-  if (held == hands->second.end()) return;
-  forget(held->second);
-  hands->second.erase(held);
-  --in_hand_;
+  const auto item = take(member, number);
+  if (!item) return;
+  forget(*item);
   ++acknowledged_;
 }
 
@@ -75,24 +71,31 @@ void WorkLedger::return_item(Item item) {
   GANTRY_ASSERT(is_new);  // I1
 }
 
-void WorkLedger::take_back(Member member, std::uint64_t number) {
+std::optional<WorkLedger::Item> WorkLedger::take(Member member, std::uint64_t number) {
   const auto hands = hands_.find(member);
-  if (hands == hands_.end()) return;
-  if (auto held = hands->second.extract(number)) {
-    --in_hand_;
-    return_item(std::move(held.mapped()));
-  }
+  if (hands == hands_.end()) return std::nullopt;
+  auto held = hands->second.extract(number);
+  if (!held) return std::nullopt;
+  --in_hand_;
+  return std::move(held.mapped());
+}
+
+void WorkLedger::take_back(Member member, std::uint64_t number) {
+  if (auto item = take(member, number)) return_item(std::move(*item));
 }
 
 void WorkLedger::not_delivered(Member member, std::uint64_t number) {
-  const auto hands = hands_.find(member);
-  if (hands == hands_.end()) return;
-  if (auto held = hands->second.extract(number)) {
-    --in_hand_;
-    Item item = std::move(held.mapped());
-    if (--item.tries != 0) --redelivered_;
-    waiting_.insert(std::move(item));
-  }
+  auto item = take(member, number);
+  if (!item) return;
+  if (--item->tries != 0) --redelivered_;
+  waiting_.insert(std::move(*item));
+}
+
+void WorkLedger::failed(Member member, std::uint64_t number) {
+  auto item = take(member, number);
+  if (!item) return;
+  ++item->failures;
+  return_item(std::move(*item));
 }
 
 void WorkLedger::not_read(Member member, std::uint64_t request) {

@@ -3,6 +3,7 @@
 #include <deque>
 #include <gantry/channel/work_queue.hpp>
 #include <map>
+#include <optional>
 #include <set>
 
 namespace gantry {
@@ -25,13 +26,15 @@ class WorkPayload {
 /// Items and who has them. Knows nothing of channels. Used by one thread.
 //   I1  An item is in exactly one place: waiting_, or the hands of one member.
 //   I2  It leaves for good only when its holder acknowledges it, or after most_tries.
-//   I3  What comes back goes in front of what was never out, in the order of its number.
+//   I3  An item that comes back goes in front of items that were never out, in the order of its
+//       number. An item that could not be handed over goes behind all that failed less often.
 class WorkLedger {
  public:
   using Member = std::uint64_t;
   struct Item {
     std::uint64_t number = 0;
     unsigned tries = 0;
+    unsigned failures = 0;      ///< How often it could not be handed over.
     std::uint64_t request = 0;  ///< Of its holder's, which it was the answer to.
     std::shared_ptr<const WorkPayload> payload;
   };
@@ -47,8 +50,14 @@ class WorkLedger {
   void acknowledge(Member member, std::uint64_t number);
   void take_back(Member member, std::uint64_t number);
   void take_all_back(Member member);
-  /// As take_back() of what never arrived: it does not count as a try.
+  /// As take_back() of what never arrived, through the member's fault: it does not count as a try.
   void not_delivered(Member member, std::uint64_t number);
+  /// As take_back() of an item that cannot be handed over: it counts as a try, and others are next.
+  void failed(Member member, std::uint64_t number);
+  /// True if no item waits that failed less often than `failures`.
+  [[nodiscard]] bool is_last_resort(unsigned failures) const noexcept {
+    return waiting_.empty() || waiting_.begin()->failures >= failures;
+  }
   /// The same of what the member was handed for that request, if it still holds it.
   void not_read(Member member, std::uint64_t request);
 
@@ -58,18 +67,20 @@ class WorkLedger {
   void report_to(WorkQueueReport& report) const;
 
  private:
+  /// Out of the member's hands; nothing if it does not hold that item.
+  [[nodiscard]] std::optional<Item> take(Member member, std::uint64_t number);
   void return_item(Item item);
   void forget(const Item& item) noexcept { copied_ -= item.payload->is_copied() ? 1 : 0; }
 
-  struct ByNumber {
+  struct ByTurn {
     bool operator()(const Item& one, const Item& other) const noexcept {
-      return one.number < other.number;
+      return std::pair(one.failures, one.number) < std::pair(other.failures, other.number);
     }
   };
   using Hands = std::map<std::uint64_t, Item>;
 
   const unsigned most_tries_;
-  std::set<Item, ByNumber> waiting_;
+  std::set<Item, ByTurn> waiting_;
   std::map<Member, Hands> hands_;
   std::size_t in_hand_ = 0;
   std::size_t copied_ = 0;

@@ -51,6 +51,27 @@ TEST(WorkLedger, HandsOutInOrderAndTakesBackInFront) {
   EXPECT_EQ(report_of(ledger).redelivered, 2u);
 }
 
+TEST(WorkLedger, AnItemThatCannotBeHandedOverLetsOthersPass) {
+  WorkLedger ledger(3);
+  for (std::uint8_t i = 1; i <= 3; ++i) ledger.put(payload_of(i));
+  const WorkLedger::Item bad = ledger.hand_to(7);
+  ledger.failed(8, bad.number);  // not its holder
+  ledger.failed(7, bad.number);
+  EXPECT_FALSE(ledger.is_last_resort(bad.failures + 1));
+  EXPECT_EQ(byte_of(ledger.hand_to(7)), std::byte{2});
+  EXPECT_EQ(byte_of(ledger.hand_to(7)), std::byte{3});
+  EXPECT_TRUE(ledger.is_last_resort(1));
+  const WorkLedger::Item again = ledger.hand_to(7);
+  EXPECT_EQ(byte_of(again), std::byte{1});
+  EXPECT_EQ(again.tries, 2u);
+  ledger.failed(7, again.number);
+  EXPECT_EQ(ledger.hand_to(7).tries, 3u);
+  ledger.failed(7, again.number);
+  EXPECT_FALSE(ledger.has_waiting());
+  EXPECT_EQ(report_of(ledger).dropped, 1u);
+  EXPECT_EQ(report_of(ledger).in_hand, 2u);
+}
+
 TEST(WorkLedger, WhatWasNotReadGoesBackUntried) {
   WorkLedger ledger(0);
   for (std::uint8_t i = 1; i <= 2; ++i) ledger.put(payload_of(i));

@@ -1,5 +1,7 @@
 #include "channel/queue/work_questions.hpp"
 
+#include <fmt/format.h>
+
 #include "base/assert.hpp"
 
 namespace gantry {
@@ -9,17 +11,37 @@ static_assert(sizeof(WorkQueueReport) <= Message::kInlineBytes);
 
 namespace {
 
-void deliver(WorkLedger& ledger, WaitingLine::Waiting& asking) {
+// The member is gone, or has no room: the item is as good as before.
+bool is_members_fault(Code code) noexcept {
+  return code == Code::timed_out || code == Code::peer_gone || code == Code::closed;
+}
+
+/// The reply of `item` failed. True: the member's request is over; false: it may get the next item.
+bool is_over(WorkLedger& ledger, WaitingLine::Waiting& asking, const WorkLedger::Item& item,
+             const Error& error) {
+  if (is_members_fault(error.code)) {
+    ledger.not_delivered(asking.member, item.number);
+    if (error.code == Code::timed_out)
+      // In few words: where nothing else has room, a record still does.
+      static_cast<void>(asking.request.refuse({Code::busy, "too many items held: drop some", {}}));
+    return true;
+  }
+  ledger.failed(asking.member, item.number);
+  if (!ledger.is_last_resort(item.failures + 1)) return false;
+  static_cast<void>(asking.request.refuse(
+      {error.code, fmt::format("item {}, try {}: {}", item.number, item.tries, error.message),
+       error.hint}));
+  return true;
+}
+
+/// False: the item could not be handed over, and another one waits.
+bool deliver(WorkLedger& ledger, WaitingLine::Waiting& asking) {
   const WorkLedger::Item item = ledger.hand_to(asking.member, asking.number);
   const ItemHeader header{item.number, item.tries};
   Draft draft = item.payload->draft();
   draft.copy(std::as_bytes(std::span(&header, 1)));
   const auto replied = asking.request.reply(std::move(draft));
-  if (replied) return;
-  ledger.not_delivered(asking.member, item.number);
-  if (replied.error().code == Code::timed_out)
-    // In few words: where nothing else has room, a record still does.
-    static_cast<void>(asking.request.refuse({Code::busy, "too many items held: drop some", {}}));
+  return replied || is_over(ledger, asking, item, replied.error());
 }
 
 }  // namespace
@@ -35,11 +57,12 @@ void hand_out(WorkLedger& ledger, WaitingLine& asking, const KnownMembers& known
       ++next;
       continue;
     }
-    if (known.is_of(next->request.sender(), next->member))
-      deliver(ledger, *next);
-    else
+    if (known.is_of(next->request.sender(), next->member)) {
+      if (!deliver(ledger, *next)) continue;
+    } else {
       static_cast<void>(
           next->request.refuse({Code::permission_denied, "queue: this is another's place", {}}));
+    }
     next = line.erase(next);
   }
 }

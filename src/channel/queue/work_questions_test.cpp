@@ -51,7 +51,7 @@ TEST_F(WorkQuestions, TheWordThatAMemberHasLeftFindsItsRequest) {
 // at.
 TEST_F(WorkQuestions, WhatAMemberHasPutIsInTheFirstReportThatItGets) {
   const WorkQueue queue = open();
-  for (unsigned i = 1; i <= 400 / kTestStride; ++i) {
+  for (unsigned i = 1; i <= 400u / kTestStride; ++i) {
     WorkMember putting = join();
     ASSERT_TRUE(putting.put(pattern(300, i), soon()));
     const auto report = putting.report(soon());

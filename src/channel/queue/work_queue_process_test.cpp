@@ -42,6 +42,33 @@ TEST_F(WorkQueueProcesses, AKilledWorkersItemsGoToAnother) {
   EXPECT_EQ(queue.report().acknowledged, kItems);
 }
 
+// Nothing is copied by the queue: what is handed out again lies where its putter wrote it, who may
+// have left by then.
+TEST_F(WorkQueueProcesses, ItemsOfEverySizeOutliveTheirHolders) {
+  const std::array<Bytes, 5> sizes{64, 70'000, 300'000, 2'000'000, Bytes{20} << 20};
+  WorkQueue queue = open({.most_copied = 0});
+  std::optional<WorkMember> putter = join(Acknowledge::on_get, 16);
+  put_all(*putter, sizes);
+  for (std::size_t kill = 0; kill < 2 * sizes.size(); ++kill) {
+    if (kill == sizes.size()) putter.reset();
+    Child worker([&](const Child& self) {
+      WorkMember member = join(Acknowledge::by_hand);
+      std::vector<WorkItem> items;
+      for (std::size_t i = 0; i <= kill % sizes.size(); ++i) {
+        auto item = member.get(soon());
+        if (!item || !is_whole(*item, sizes)) return;  // without a word, which the parent misses
+        items.push_back(std::move(*item));
+      }
+      self.report();
+      Child::hold();
+    });
+    worker.await_report();
+    worker.end(SIGKILL);
+  }
+  WorkMember stays = join(Acknowledge::by_hand);
+  expect_each_once(stays, sizes);
+}
+
 // A child's copies of a queue and its members go without waiting for what stayed with the parent.
 TEST_F(WorkQueueProcesses, AChildFreesItsCopies) {
   std::optional<WorkQueue> queue = open();

@@ -61,7 +61,7 @@ TEST_F(WorkQueues, SegmentsAndTheirTensorsStayWhatTheyWere) {
 // Four put, four get: every item reaches exactly one, with its bytes.
 TEST_F(WorkQueues, EachItemReachesExactlyOneOfMany) {
   constexpr int kMembers = 4;
-  constexpr int kItems = 400 / kTestStride;  // of each
+  const unsigned kItems = 400u / kTestStride;  // of each
   for (const Acknowledge acknowledge : {Acknowledge::on_get, Acknowledge::by_hand}) {
     WorkQueue queue = open();
     std::vector<std::thread> threads;
@@ -160,6 +160,57 @@ TEST_F(WorkQueues, WhatIsNotAcknowledgedGoesToAnother) {
   EXPECT_EQ(queue.report().redelivered, 2u);
   EXPECT_EQ(queue.report().acknowledged, 2u);
 }
+
+// The member's item outlives it, or not; the putter is there, or has left.
+class LeftItems : public WorkQueues, public testing::WithParamInterface<std::tuple<bool, bool>> {};
+
+TEST_P(LeftItems, ComeOutAgainAsTheyWerePut) {
+  const auto [item_goes_first, putter_leaves] = GetParam();
+  const std::array<Bytes, 4> sizes{70'000, 64, Bytes{20} << 20, 300'000};
+  WorkQueue queue = open({.most_copied = 0});
+  std::optional<WorkMember> putter = join(Acknowledge::on_get, 8);
+  put_all(*putter, sizes);
+  std::vector<WorkItem> kept;
+  for (int leaves = 0; leaves < 3; ++leaves) {
+    WorkMember leaver = join(Acknowledge::by_hand);
+    for (std::size_t i = 0; i < sizes.size(); ++i) {
+      auto item = leaver.get(soon());
+      ASSERT_TRUE(item) << to_string(item.error());
+      ASSERT_TRUE(is_whole(*item, sizes));
+      if (!item_goes_first) kept.push_back(std::move(*item));
+    }
+  }
+  if (putter_leaves) putter.reset();
+  WorkMember stays = join(Acknowledge::by_hand);
+  expect_each_once(stays, sizes);
+  // The items that the leavers still hold are untouched by all that happened since.
+  for (const WorkItem& item : kept) EXPECT_TRUE(is_whole(item, sizes));
+}
+
+// The leavers are gone with their items, so each slot of the putter's is free again.
+TEST_F(WorkQueues, ALeaversItemsGiveTheirSlotsBack) {
+  constexpr unsigned kSlots = 4;
+  WorkQueue queue = open({.most_copied = 0});
+  WorkMember putter = join(Acknowledge::on_get, kSlots);
+  for (unsigned round = 0; round < 6; ++round) {
+    for (unsigned i = 0; i < kSlots; ++i)
+      ASSERT_TRUE(putter.put(pattern(100'000, round * kSlots + i), soon())) << round;
+    std::vector<WorkItem> kept;
+    {
+      WorkMember leaver = join(Acknowledge::by_hand);
+      for (unsigned i = 0; i < kSlots; ++i) kept.push_back(*leaver.get(soon()));
+    }
+    WorkMember stays = join(Acknowledge::by_hand);
+    for (unsigned i = 0; i < kSlots; ++i) {
+      auto item = stays.get(soon());
+      ASSERT_TRUE(item) << to_string(item.error());
+      EXPECT_TRUE(same(item->bytes(), pattern(100'000, item->number() - 1)));
+      ASSERT_TRUE(item->done());
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, LeftItems, testing::Combine(testing::Bool(), testing::Bool()));
 
 TEST_F(WorkQueues, AnItemThatNobodyFinishesIsDropped) {
   WorkQueue queue = open({.most_tries = 2});

@@ -59,9 +59,10 @@ Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
 Result<void> ClientLink::set_up(Deadline deadline) {
   GANTRY_ASSIGN(server_moves_, make_event());
   GANTRY_ASSIGN(alarms_, make_epoll({server_moves_.get(), options_.interrupt_descriptor}));
-  GANTRY_ASSIGN(requests_, Producer::Impl::make(name_, {end_part(options_), payload_part(options_)},
-                                                engine_, Producer::Impl::Reach::calls));
-  requests_->tell_of_consumers(server_moves_.get());
+  ProducerOptions requests{end_part(options_), payload_part(options_)};
+  requests.consumers_event = server_moves_.get();
+  GANTRY_ASSIGN(requests_,
+                Producer::Impl::make(name_, requests, engine_, Producer::Impl::Reach::calls));
   GANTRY_TRY(requests_->wait_for_inbox(deadline));
   return listen_for_replies(deadline);
 }

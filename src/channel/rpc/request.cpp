@@ -12,13 +12,18 @@ namespace gantry {
 Request::Impl::~Impl() {
   if (!client_->check_process()) return;  // a fork's copy
   if (!answered_ && !is_unwanted() && !has_expired()) {
-    const auto told =
-        guarded([&] { return refuse({Code::aborted, "the server dropped the request", ""}); });
+    const auto told = guarded([&] { return refuse(why_dropped()); });
     if (!told && told.error().code == Code::timed_out)
       client_->with_replies([](Producer::Impl& replies) { replies.shut_down(); });
   }
   client_->end(correlation());
   GANTRY_STEP(request_ended);
+}
+
+// Few enough letters that they need no slot.
+Error Request::Impl::why_dropped() const {
+  if (!found_no_place_) return {Code::aborted, "the server dropped the request", ""};
+  return {Code::aborted, "dropped: this client holds all its replies", "let go of some"};
 }
 
 std::chrono::nanoseconds Request::Impl::remaining() const noexcept {
@@ -55,6 +60,7 @@ Result<void> Request::Impl::answer(const ReplyOptions& options, RpcKind kind, Se
   Result<void> sent = client_->with_replies(
       [&](Producer::Impl& replies) -> Result<void> { return send(replies, sending); });
   answered_ = sent || sent.error().code == Code::peer_gone;
+  found_no_place_ |= !sent && sent.error().code == Code::timed_out;
   GANTRY_STEP(request_answered);
   return sent;
 }

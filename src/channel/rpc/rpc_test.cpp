@@ -1,3 +1,5 @@
+#include <gmock/gmock.h>
+
 #include <latch>
 #include <thread>
 
@@ -239,6 +241,7 @@ TEST_F(Calls, OnlyTheServerHasAName) {
   const auto list = list_channels(directory_.path());
   ASSERT_EQ(list->size(), 1u);
   EXPECT_TRUE(list->front().is_inbox);
+  EXPECT_TRUE(list->front().is_server);
   EXPECT_EQ(list->front().senders.size(), 1u);
 }
 
@@ -309,7 +312,10 @@ TEST_F(Calls, AClientWithoutRoomForItsRepliesIsHungUpOn) {
     auto request = *server.next(soon());
     EXPECT_EQ(request.reply(pattern(1000, 2)).error().code, Code::timed_out);
   }
-  EXPECT_EQ(outcome(pending), Code::aborted) << "the small refusal had room";
+  const Error dropped = pending.wait(soon()).error();
+  EXPECT_EQ(dropped.code, Code::aborted) << "the small refusal had room";
+  EXPECT_THAT(to_string(dropped),
+              testing::HasSubstr("this client holds all its replies; let go of some"));
   std::vector<PendingReply> many;
   for (int i = 0; i < 4; ++i) {
     many.push_back(*client.call_async(pattern(8, 1), {.deadline = soon()}));

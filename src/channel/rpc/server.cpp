@@ -69,7 +69,7 @@ Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
   inbox.on_departure = [self = impl.get()](const Departure& one) {
     self->client_left(one.sender.id);
   };
-  GANTRY_ASSIGN(impl->inbox_, Inbox::Impl::make(name, inbox));
+  GANTRY_ASSIGN(impl->inbox_, Inbox::Impl::make(name, inbox, true));
   impl->options_.channel.metrics_descriptor = -1;
   GANTRY_ASSIGN(impl->queued_, make_event());
   impl->watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
@@ -95,6 +95,7 @@ void Server::Impl::shut_down() noexcept {
   queue_.clear();
   for (const auto& [id, client] : served_) client->note_gone();
   served_.clear();
+  lingering_.clear();
   GANTRY_STEP(server_shut_down);
 }
 
@@ -176,6 +177,7 @@ void Server::Impl::introduce(const Sender& sender) {
   std::shared_ptr<Producer::Impl> replies;
   const auto opened = open_replies(sender, control, replies);
   if (!opened) return inbox_->dismiss(sender.id, opened.error().code);
+  forget_released();
   served_[sender.id] =
       std::make_shared<ServedClient>(sender, std::move(replies), options_.replies.as);
   clients_.store(served_.size(), std::memory_order_relaxed);
@@ -200,9 +202,16 @@ void Server::Impl::client_left(std::uint64_t id) {
   const auto client = served_.find(id);
   if (client == served_.end()) return;
   client->second->note_gone();
+  forget_released();
+  if (client->second->holds_forwards()) lingering_.push_back(std::move(client->second));
+  if (lingering_.size() > options_.clients) lingering_.pop_front();
   served_.erase(client);
   clients_.store(served_.size(), std::memory_order_relaxed);
   GANTRY_STEP(client_forgotten);
+}
+
+void Server::Impl::forget_released() {
+  std::erase_if(lingering_, [](const auto& client) { return !client->holds_forwards(); });
 }
 
 ServerReport Server::Impl::report() const {

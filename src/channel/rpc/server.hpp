@@ -31,6 +31,9 @@ class ServedClient {
     return send(*replies_);
   }
 
+  /// True if the client may still read a message that a reply passed on.
+  [[nodiscard]] bool holds_forwards() const { return replies_->holds_forwards(); }
+
   void note_gone() noexcept { gone_.store(true, std::memory_order_relaxed); }  // a hint, no data
   [[nodiscard]] bool is_gone() const noexcept { return gone_.load(std::memory_order_relaxed); }
 
@@ -80,10 +83,13 @@ class GANTRY_LOCAL Request::Impl {
   void forget() noexcept { answered_ = true; }  ///< The request is dropped, and nobody waits.
 
  private:
+  [[nodiscard]] Error why_dropped() const;
+
   std::shared_ptr<ServedClient> client_;
   std::weak_ptr<Server::Impl> server_;
   Message message_;
   bool answered_ = false;
+  bool found_no_place_ = false;  // its reply did not, in time
 };
 
 /// next() uses it on its thread, look() on any; they take turns by `receiving_`.
@@ -108,6 +114,7 @@ class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Im
   [[nodiscard]] Result<void> open_replies(const Sender& sender, ReceivedFd& control,
                                           std::shared_ptr<Producer::Impl>& replies);
   void client_left(std::uint64_t id);
+  void forget_released();
 
   ForkGuard fork_guard_;
   std::string name_;
@@ -116,6 +123,9 @@ class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Im
   std::mutex receiving_;  // guards all below except the counts
   std::shared_ptr<Inbox::Impl> inbox_;
   std::map<std::uint64_t, std::shared_ptr<ServedClient>> served_;  // by the sender's id
+  // Clients that left and may still read what replies passed on; at most options_.clients. While
+  // their connection is here, the memory goes back to its sender as they release it.
+  std::deque<std::shared_ptr<ServedClient>> lingering_;
   std::deque<std::unique_ptr<Request::Impl>> queue_;
   Fd queued_;                            // rung when look() queued something
   Fd watched_;                           // an epoll of that and of the inbox

@@ -1,3 +1,4 @@
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -21,7 +22,8 @@ constexpr std::size_t kTogether = 256;
 struct Found {
   std::string folder;
   std::string file;
-  std::string name;  // as listed
+  std::string name;      // as listed
+  std::string pipeline;  // of a run
 };
 
 // Links are not followed, neither those of run directories nor those of sockets: root would be led
@@ -47,8 +49,21 @@ std::string without_suffix(const std::string& file) {
   return file.substr(0, file.size() - std::string_view(kSocketSuffix).size());
 }
 
+// Empty if the folder does not tell. What lies there may be anything: it is not waited for.
+std::string pipeline_of(const std::string& folder) {
+  const std::string path = folder + "/" + std::string(kRunFile);
+  const Fd file(::open(path.c_str(), O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC));
+  struct stat facts{};
+  std::array<char, EndName::kMostBytes> text{};
+  if (!file || ::fstat(file.get(), &facts) != 0 || !S_ISREG(facts.st_mode)) return {};
+  const ssize_t length = ::read(file.get(), text.data(), text.size());
+  std::string name(text.data(), static_cast<std::size_t>(std::max<ssize_t>(length, 0)));
+  std::ranges::replace_if(name, [](unsigned char c) { return c < 0x20 || c >= 0x7f; }, '?');
+  return name;
+}
+
 Result<void> find_in(const std::string& folder, const std::string& prefix,
-                     std::vector<Found>& into) {
+                     const std::string& pipeline, std::vector<Found>& into) {
   return for_each_entry(folder, [&](const fs::directory_entry& entry) -> Result<void> {
     const std::string file = entry.path().filename();
     std::error_code vanished;
@@ -56,20 +71,20 @@ Result<void> find_in(const std::string& folder, const std::string& prefix,
     if (file.starts_with('.') || !file.ends_with(kSocketSuffix) || is_link(entry) ||
         !entry.is_socket(vanished))
       return {};
-    into.push_back({folder, file, prefix + without_suffix(file)});
+    into.push_back({folder, file, prefix + without_suffix(file), pipeline});
     return {};
   });
 }
 
 Result<std::vector<Found>> find_all(const std::string& root) {
   std::vector<Found> found;
-  GANTRY_TRY(find_in(root, "", found));
+  GANTRY_TRY(find_in(root, "", "", found));
   const auto look_into_run = [&](const fs::directory_entry& entry) -> Result<void> {
     const std::string folder = entry.path().filename();
     std::error_code vanished;
     const bool is_ours = folder.starts_with(kRunPrefix) || folder.starts_with(kLinkPrefix);
     if (!is_ours || is_link(entry) || !entry.is_directory(vanished)) return {};
-    return find_in(entry.path(), folder + "/", found);
+    return find_in(entry.path(), folder + "/", pipeline_of(entry.path()), found);
   };
   GANTRY_TRY(for_each_entry(root, look_into_run));
   std::ranges::sort(found, {}, &Found::name);
@@ -103,6 +118,10 @@ class Sweeper {
     sweep_if_stale(found.folder, without_suffix(found.file));
     locked_out_ = quickly.passed();
   }
+  /// Of ranks that were killed while their group formed: docs/formats/group.md.
+  void sweep_groups(const std::string& root) {
+    if (!locked_out_) sweep_all_stale(root + "/groups", Deadline::after(kQuickSweep));
+  }
 
  private:
   bool locked_out_ = false;
@@ -119,6 +138,7 @@ void ask(std::span<const Found> asked, Sweeper& sweeper, std::vector<ChannelStat
     if (!socket && socket.error().code == Code::not_found) continue;
     ChannelStatus status;
     status.name = found.name;
+    status.pipeline = found.pipeline;
     status.age = age_of(found);
     if (socket) {
       inquiries.emplace_back(std::move(status), std::move(*socket));
@@ -141,6 +161,7 @@ Result<std::vector<ChannelStatus>> list_channels(std::string_view directory) {
     GANTRY_ASSIGN(const std::string root, std::move(existing));
     GANTRY_ASSIGN(const std::vector<Found> found, find_all(root));
     Sweeper sweeper(root);
+    sweeper.sweep_groups(root);
     for (std::size_t done = 0; done < found.size(); done += kTogether)
       ask(std::span(found).subspan(done, std::min(kTogether, found.size() - done)), sweeper,
           channels);

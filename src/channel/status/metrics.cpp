@@ -122,7 +122,7 @@ MetricsReport MetricsMaker::report(const MetricsPage& page, double ns_per_tick) 
   }
   report.copy_ns = ns(static_cast<double>(page.copy_ticks.get()));
   report.cpu_ns = page.cpu_ns.get();
-  report.wait_ns = ns(static_cast<double>(page.wait_ticks.get()));
+  report.wait_ns = ns(static_cast<double>(page.waits.total(read_ticks())));
   report.handoff_p50_ns = ns(page.handoff_times.quantile(0.50));
   report.handoff_p99_ns = ns(page.handoff_times.quantile(0.99));
   report.handoff_p999_ns = ns(page.handoff_times.quantile(0.999));
@@ -181,9 +181,6 @@ void Meter::copy(CopyEngine engine, Bytes bytes, std::uint64_t ticks) noexcept {
 }
 void Meter::handoff(std::uint64_t ticks, std::uint64_t weight) noexcept {
   page_of(this).handoff(ticks, weight);
-}
-void Meter::waited(std::uint64_t ticks) noexcept {
-  page_of(this).wait_ticks.add(ticks);
 }
 void Meter::cpu(std::uint64_t ns) noexcept {
   page_of(this).cpu_ns.add(ns);

@@ -1,5 +1,11 @@
 #include <gmock/gmock.h>
 
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
 #include "base/socket.hpp"
 #include "channel/producer/mode_choice.hpp"
 #include "channel/test_fan_out.hpp"
@@ -110,6 +116,40 @@ TEST_F(Status, WhatWaitsForAFirstConsumerAndWhatIsKept) {
   ASSERT_TRUE(loan);
 }
 
+TEST_F(Status, EachEndSaysWhoseItIs) {
+  out();
+  ConsumerOptions options = test::consumer_options(options_);
+  options.acts_for = EndName{"gpu2", "python3 score.py", "score", 1, 4};
+  const Consumer far = *Consumer::open("frames", options, soon());
+  const ChannelStatus status = look();
+  EXPECT_EQ(status.producer_who, own_end_name());
+  std::array<char, 65> host{};
+  ASSERT_EQ(::gethostname(host.data(), host.size() - 1), 0);
+  EXPECT_EQ(status.producer_who.host, host.data());
+  EXPECT_THAT(status.producer_who.command, HasSubstr("_test"));
+  ASSERT_EQ(status.consumers.size(), 1u);
+  EXPECT_EQ(status.consumers[0].who, *options.acts_for);
+  EXPECT_EQ(status.consumers[0].who.text(), "score.1");
+}
+
+TEST_F(Status, OfARunTheNameIsThatOfThePipeline) {
+  const std::string folder = directory_.path() + "/run-1-abcdef";
+  std::filesystem::create_directory(folder);
+  std::filesystem::permissions(folder, std::filesystem::perms::owner_all);
+  std::ofstream(folder + "/.runner") << "vision\x1b";
+  ProducerOptions options = options_;
+  options.directory = folder;
+  const Producer inner = *make_producer("frames.0.0", options);
+  out();
+  auto listed = *list_channels(directory_.path());
+  ASSERT_EQ(listed.size(), 2u);
+  EXPECT_EQ(listed[0].name, "frames");
+  EXPECT_EQ(listed[1].name, "run-1-abcdef/frames.0.0");
+  EXPECT_EQ(listed[1].pipeline, "vision?");
+  EXPECT_EQ(listed[1].shown_name(), "vision?/frames.0.0");
+  EXPECT_EQ(listed[0].shown_name(), listed[0].name);
+}
+
 // ---- who holds whom up ---------------------------------------------------------------------
 
 TEST_F(Status, TheOneThatUsesUpTheCreditsHoldsUp) {
@@ -129,9 +169,57 @@ TEST_F(Status, TheOneThatUsesUpTheCreditsHoldsUp) {
 
 TEST_F(Status, SmallMessagesUseUpCreditsToo) {
   Consumer slow = join();
-  send(8, 4);
+  send(8, 3);
+  EXPECT_EQ(look().slots_charged, 3u);
+  send(8);
+  EXPECT_EQ(look().slots_charged, 4u) << "as many as the note says are used";
   EXPECT_TRUE(look().consumers[0].holds_up);
   EXPECT_TRUE(look().consumers[0].held.empty());
+}
+
+TEST_F(Status, SmallMessagesThatWaitForAConsumerUseCredits) {
+  send(8, 3);
+  EXPECT_EQ(look().slots_charged, 3u);
+}
+
+// ---- waits that go on ----------------------------------------------------------------------
+
+TEST_F(Status, ASendThatWaitsIsCountedWhileItWaits) {
+  Consumer slow = join();
+  send(8, 4);
+  std::thread sender([&] { send(8); });
+  const Deadline end = soon();
+  const auto waited = [&] { return look().producer.wait_ns; };
+  while (waited() == 0 && !end.passed()) continue;
+  std::uint64_t last = waited();
+  EXPECT_GT(last, 0u) << "it stands still";
+  const std::uint64_t enough = last + 1'000'000;
+  while (last < enough && !end.passed()) {
+    const std::uint64_t now = waited();
+    ASSERT_GE(now, last);
+    last = now;
+  }
+  EXPECT_GE(last, enough);
+  ASSERT_TRUE(slow.receive(soon()));
+  sender.join();
+  EXPECT_GE(waited(), last) << "a wait that is over counts no less";
+}
+
+TEST_F(Status, AReaderThatWaitsIsCountedOnceWhileItWaits) {
+  Consumer in = join();
+  ASSERT_TRUE(out().wait_for_consumer(soon(), 1));
+  const auto waited = [&] { return look().consumers.at(0).metrics.wait_ns; };
+  const auto begin = std::chrono::steady_clock::now();
+  std::thread reader([&] { ASSERT_TRUE(in.receive(soon())); });
+  const Deadline end = soon();
+  while (waited() < 2'000'000 && !end.passed()) continue;
+  const std::uint64_t last = waited();
+  EXPECT_GE(last, 2'000'000u) << "it stands still";
+  send(8);  // the first of those of which one in some is timed
+  reader.join();
+  const auto lived = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(waited(), last);
+  EXPECT_LE(waited(), static_cast<std::uint64_t>(lived.count())) << "longer than it lived";
 }
 
 TEST(Stuck, IsWhoHoldsUpAndTakesNothingOrIsStopped) {
@@ -225,6 +313,16 @@ TEST_F(Status, OneLookSweepsEveryDeadSocket) {
   EXPECT_THAT(left, ElementsAre("frames.sock"));
 }
 
+TEST_F(Status, OneLookSweepsGroupsWhoseFirstRankWasKilled) {
+  const std::string groups = directory_.path() + "/groups";
+  std::filesystem::create_directory(groups);
+  const auto forming = listen_at(groups, "forming.sock");
+  ASSERT_TRUE(listen_at(groups, "dead.sock"));  // nobody listens any more
+  ASSERT_TRUE(forming && list_channels(directory_.path()));
+  EXPECT_TRUE(std::filesystem::exists(groups + "/forming.sock"));
+  EXPECT_FALSE(std::filesystem::exists(groups + "/dead.sock"));
+}
+
 // ---- explain() -----------------------------------------------------------------------------
 
 TEST_F(Status, AProducerExplainsModeAndPath) {
@@ -288,16 +386,14 @@ TEST_F(Status, AConsumerExplainsItself) {
   EXPECT_EQ(told.unread, 2u);
   EXPECT_EQ(told.depth, out().explain().status.consumers.at(0).depth);
   ASSERT_EQ(told.held.size(), 1u);
-  EXPECT_EQ(told.held[0].message, 1u);
-  EXPECT_EQ(told.held[0].bytes, 1000u);
+  EXPECT_EQ(std::pair(told.held[0].message, told.held[0].bytes), std::pair(1ul, 1000ul));
   EXPECT_GE(told.mapped_bytes, 1000u);
   EXPECT_FALSE(told.ended);
   EXPECT_EQ(told.metrics.messages, 1u);
   EXPECT_THAT(told.text(), HasSubstr("2 messages unread"));
   out_.reset();
   while (in.receive(soon())) continue;
-  EXPECT_TRUE(in.explain().producer_gone);
-  EXPECT_EQ(in.explain().unread, 0u);
+  EXPECT_TRUE(in.explain().producer_gone && in.explain().unread == 0);
 }
 
 }  // namespace

@@ -31,6 +31,12 @@ std::string count_text(std::uint64_t count, const char* one) {
 
 namespace {
 
+// "score.1 (4711)"
+std::string called(const EndName& who, int pid) {
+  const std::string name = who.text();
+  return name.empty() ? fmt::format("{}", pid) : fmt::format("{} ({})", name, pid);
+}
+
 std::string last_took(const ConsumerStatus& consumer) {
   return consumer.metrics.messages == 0
              ? fmt::format("it joined {} ago and has taken nothing", time_text(consumer.idle))
@@ -47,20 +53,21 @@ std::string what_it_holds(const ConsumerStatus& consumer) {
 // Empty if all is well.
 std::string note_of(const ConsumerStatus& consumer, unsigned slots) {
   std::string note;
+  const std::string who = called(consumer.who, consumer.pid);
   switch (consumer.state) {
     case ProcessState::stopped:
-      note = fmt::format("consumer {} is stopped (SIGSTOP; kill -CONT {} lets it go on): {}{}",
-                         consumer.pid, consumer.pid, last_took(consumer), what_it_holds(consumer));
+      note = fmt::format("consumer {} is stopped (SIGSTOP; kill -CONT {} lets it go on): {}{}", who,
+                         consumer.pid, last_took(consumer), what_it_holds(consumer));
       break;
     case ProcessState::zombie:
-      note = fmt::format("consumer {} has ended and waits for its parent to notice", consumer.pid);
+      note = fmt::format("consumer {} has ended and waits for its parent to notice", who);
       break;
     case ProcessState::gone:
-      note = fmt::format("consumer {} is gone, or lives in another PID namespace", consumer.pid);
+      note = fmt::format("consumer {} is gone, or lives in another PID namespace", who);
       break;
     default:
       if (consumer.is_stuck())
-        note = fmt::format("consumer {} is stuck: {}{}", consumer.pid, last_took(consumer),
+        note = fmt::format("consumer {} is stuck: {}{}", who, last_took(consumer),
                            what_it_holds(consumer));
   }
   if (!note.empty() && consumer.holds_up)
@@ -80,6 +87,12 @@ bool ConsumerStatus::is_stuck() const noexcept {
   return state == ProcessState::stopped || (holds_up && idle > kStuckAfter);
 }
 
+std::string ChannelStatus::shown_name() const {
+  const std::size_t slash = name.find('/');
+  if (pipeline.empty() || slash == std::string::npos) return name;
+  return pipeline + name.substr(slash);
+}
+
 std::uint64_t ChannelStatus::depth() const noexcept {
   std::uint64_t most = backlog;
   for (const ConsumerStatus& consumer : consumers)
@@ -94,24 +107,24 @@ std::vector<std::string> ChannelStatus::notes() const {
         producer_state == ProcessState::stopped
             ? fmt::format("producer {} is stopped (SIGSTOP; kill -CONT {} lets it go on) and does "
                           "not answer",
-                          producer_pid, producer_pid)
+                          called(producer_who, producer_pid), producer_pid)
             : fmt::format("producer {} ({}) does not answer: {}", producer_pid,
                           to_string(producer_state), silence));
   for (const SenderStatus& sender : senders)
     if (sender.state == ProcessState::stopped)
       notes.push_back(fmt::format("sender {} is stopped (SIGSTOP; kill -CONT {} lets it go on)",
-                                  sender.pid, sender.pid));
+                                  called(sender.who, sender.pid), sender.pid));
   for (const ConsumerStatus& consumer : consumers)
     if (auto note = note_of(consumer, slots); !note.empty()) notes.push_back(std::move(note));
   if (slots != 0 && slots_sending >= slots)
-    notes.push_back(fmt::format("producer {} has all {} on loan, or is filling them", producer_pid,
-                                count_text(slots, "credit")));
+    notes.push_back(fmt::format("producer {} has all {} on loan, or is filling them",
+                                called(producer_who, producer_pid), count_text(slots, "credit")));
   for (const DepartedStatus& one : departed)
-    notes.push_back(
-        fmt::format("process {} ({}) left and still has {} in hand ({}), the oldest for "
-                    "{}: that memory waits for it",
-                    one.pid, to_string(one.state), count_text(one.messages, "message"),
-                    bytes_text(one.bytes), time_text(one.age)));
+    notes.push_back(fmt::format(
+        "process {} ({}) left and still has {} in hand ({}), the oldest for "
+        "{}: that memory waits for it",
+        called(one.who, one.pid), to_string(one.state), count_text(one.messages, "message"),
+        bytes_text(one.bytes), time_text(one.age)));
   return notes;
 }
 

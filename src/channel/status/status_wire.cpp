@@ -9,8 +9,8 @@
 namespace gantry {
 namespace {
 
-constexpr std::uint64_t kStatusMagic = 0x32544154'53544e47;  // "GNTSTAT2"
-constexpr std::uint64_t kInboxMagic = 0x32584f42'4e544e47;   // "GNTNBOX2"
+constexpr std::uint64_t kStatusMagic = 0x33544154'53544e47;  // "GNTSTAT3"
+constexpr std::uint64_t kInboxMagic = 0x33584f42'4e544e47;   // "GNTNBOX3"
 
 class Writer {
  public:
@@ -114,10 +114,30 @@ void read(ConsumerState& in, MetricsReport& report) {
     in.into(*value);
 }
 
+// ---- names ---------------------------------------------------------------------------------
+
+void write(Writer& out, const EndName& name) {
+  for (const std::string* text : {&name.host, &name.command, &name.stage})
+    out.text(std::string_view(*text).substr(0, EndName::kMostBytes));
+  out.number(name.replica);
+  out.number(name.replicas);
+}
+
+void read(ConsumerState& in, EndName& name) {
+  for (std::string* text : {&name.host, &name.command, &name.stage}) {
+    in.text(*text);
+    text->resize(std::min(text->size(), EndName::kMostBytes));
+    std::ranges::replace(*text, '\n', '?');
+  }
+  in.into(name.replica);
+  in.into(name.replicas);
+}
+
 // ---- consumers -------------------------------------------------------------------------------
 
 void write(Writer& out, const ConsumerStatus& consumer) {
   out.number(static_cast<std::uint64_t>(consumer.pid));
+  write(out, consumer.who);
   out.number(consumer.uid);
   out.number(static_cast<std::uint64_t>(consumer.policy));
   out.number(consumer.depth);
@@ -139,6 +159,7 @@ void write(Writer& out, const ConsumerStatus& consumer) {
 
 void read(ConsumerState& in, ConsumerStatus& consumer) {
   in.into(consumer.pid);
+  read(in, consumer.who);
   in.into(consumer.uid);
   in.policy(consumer.policy);
   in.into(consumer.depth);
@@ -162,6 +183,7 @@ void read(ConsumerState& in, ConsumerStatus& consumer) {
 
 void write(Writer& out, const DepartedStatus& one) {
   out.number(static_cast<std::uint64_t>(one.pid));
+  write(out, one.who);
   out.number(one.messages);
   out.number(one.bytes);
   out.time(one.age);
@@ -169,6 +191,7 @@ void write(Writer& out, const DepartedStatus& one) {
 
 void read(ConsumerState& in, DepartedStatus& one) {
   in.into(one.pid);
+  read(in, one.who);
   in.into(one.messages);
   in.into(one.bytes);
   in.time(one.age);
@@ -177,6 +200,7 @@ void read(ConsumerState& in, DepartedStatus& one) {
 // ---- the channel ---------------------------------------------------------------------------
 
 void write_totals(Writer& out, const ChannelStatus& status) {
+  write(out, status.producer_who);
   out.time(status.age);
   out.number(static_cast<std::uint64_t>(status.mode));
   out.number(status.ended ? 1 : 0);
@@ -201,6 +225,7 @@ void write_totals(Writer& out, const ChannelStatus& status) {
 }
 
 void read_totals(ConsumerState& in, ChannelStatus& status) {
+  read(in, status.producer_who);
   in.time(status.age);
   in.choice(status.mode, SendMode::immutable);
   in.flag(status.ended);
@@ -227,15 +252,18 @@ void read_totals(ConsumerState& in, ChannelStatus& status) {
 std::vector<std::byte> encode_inbox(const ChannelStatus& status) {
   Writer out;
   out.number(kInboxMagic);
+  out.number(status.is_server ? 1 : 0);
   out.time(status.age);
   out.number(status.senders_limit);
   write(out, status.producer);
+  write(out, status.consumers.at(0).who);
   for (const std::uint64_t count : status.consumers.at(0).handoffs) out.number(count);
   const std::size_t senders = std::min(status.senders.size(), kMaxSendersTold);
   out.number(senders);
   for (std::size_t i = 0; i < senders; ++i) {
     const SenderStatus& one = status.senders[i];
     out.number(static_cast<std::uint64_t>(one.pid));
+    write(out, one.who);
     out.number(one.uid);
     out.time(one.joined);
     out.time(one.idle);
@@ -247,13 +275,17 @@ std::vector<std::byte> encode_inbox(const ChannelStatus& status) {
 
 void read_inbox(ConsumerState& in, ChannelStatus& status) {
   status.is_inbox = true;
+  in.flag(status.is_server);
   in.time(status.age);
   in.into(status.senders_limit);
   read(in, status.producer);
-  for (std::uint64_t& count : status.consumers.emplace_back().handoffs) in.into(count);
+  ConsumerStatus& receiver = status.consumers.emplace_back();
+  read(in, receiver.who);
+  for (std::uint64_t& count : receiver.handoffs) in.into(count);
   for (std::uint64_t left = in.number(kMaxSendersTold); left > 0 && !in.failed(); --left) {
     SenderStatus& one = status.senders.emplace_back();
     in.into(one.pid);
+    read(in, one.who);
     in.into(one.uid);
     in.time(one.joined);
     in.time(one.idle);

@@ -8,7 +8,7 @@
 namespace gantry {
 
 /// Largest answer; nobody reads beyond it.
-inline constexpr Bytes kMaxStatusBytes = Bytes{128} << 10;
+inline constexpr Bytes kMaxStatusBytes = Bytes{512} << 10;
 /// Largest packet of an answer. The packets follow the `status` packet that says how many bytes
 /// there are.
 inline constexpr Bytes kStatusPacketBytes = Bytes{16} << 10;

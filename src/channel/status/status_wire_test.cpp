@@ -9,6 +9,7 @@
 #include <random>
 #include <thread>
 
+#include "base/test_effort.hpp"
 #include "channel/status/inquiry.hpp"
 #include "channel/status/status_wire.hpp"
 #include "channel/test_support.hpp"
@@ -44,6 +45,7 @@ MetricsReport metrics(std::uint64_t from) {
 /// Every field of its own value, as many of everything as there can be.
 ChannelStatus fullest() {
   ChannelStatus status;
+  status.producer_who = {"gpu1.lan", "python3 decode.p", "decode.8", 3, 4};
   status.age = std::chrono::hours(5);
   status.mode = SendMode::streamed;
   status.ended = true;
@@ -70,6 +72,7 @@ ChannelStatus fullest() {
   for (int i = 0; i < static_cast<int>(kMaxConsumers); ++i) {
     ConsumerStatus& consumer = status.consumers.emplace_back();
     consumer.pid = 100 + i;
+    consumer.who = {"gpu2.lan", "score...", "score.88", static_cast<unsigned>(i), kMaxConsumers};
     consumer.uid = 200;
     consumer.policy = SlowConsumer::drop_newest;
     consumer.depth = 7;
@@ -85,7 +88,12 @@ ChannelStatus fullest() {
     std::iota(consumer.handoffs.begin(), consumer.handoffs.end(), i);
   }
   for (int i = 0; i < static_cast<int>(kMaxDeparted); ++i)
-    status.departed.push_back({300 + i, ProcessState::unknown, 3, 4, std::chrono::seconds(5)});
+    status.departed.push_back({300 + i,
+                               ProcessState::unknown,
+                               3,
+                               4,
+                               std::chrono::seconds(5),
+                               {"gpu3.lan", "sink....", "sink.888", 0, 1}});
   return status;
 }
 
@@ -110,6 +118,9 @@ TEST(StatusWire, CarriesTheFullestAnswer) {
   EXPECT_EQ(got.consumers[31].metrics.idle_ns, 68u);
   ASSERT_EQ(got.departed.size(), kMaxDeparted);
   EXPECT_EQ(got.departed[63].pid, 363);
+  EXPECT_EQ(got.producer_who, sent.producer_who);
+  EXPECT_EQ(got.consumers[31].who.text(), "score.88.31");
+  EXPECT_EQ(got.departed[63].who, sent.departed[63].who);
 }
 
 TEST(StatusWire, RefusesEveryTruncationAndWhatIsTooLong) {
@@ -153,7 +164,7 @@ TEST(StatusWire, AbsurdNumbersAreNoSizes) {
 
 TEST(StatusWire, RandomBytesDoNoHarm) {
   const auto good = encode_status(fullest());
-  std::mt19937_64 random(1);
+  std::mt19937_64 random(test_seed(1));
   for (int round = 0; round < 2000; ++round) {
     auto bytes = good;
     bytes.resize(random() % (bytes.size() + 1));
@@ -168,10 +179,13 @@ TEST(StatusWire, TextsCannotWriteToATerminal) {
   ChannelStatus sent;
   sent.engine = "\x1b[2Jnothing\r\x9b";
   sent.path.why = "line\nline\x7f";
+  sent.producer_who.command = "\x1b]0;rm\n" + std::string(100, 'x');
   ChannelStatus got;
   ASSERT_TRUE(decode_status(encode_status(sent), got));
   EXPECT_EQ(got.engine, "?[2Jnothing??");
   EXPECT_EQ(got.path.why, "line\nline?");
+  EXPECT_EQ(got.producer_who.command, "?]0;rm?" + std::string(EndName::kMostBytes - 7, 'x'))
+      << "a name is one line";
 }
 
 // ---- producers that answer what they like --------------------------------------------------

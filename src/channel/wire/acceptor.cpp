@@ -6,6 +6,7 @@
 #include <new>
 #include <thread>
 
+#include "base/close_elsewhere.hpp"
 #include "base/event.hpp"
 #include "base/socket.hpp"
 #include "base/worker_thread.hpp"
@@ -238,10 +239,13 @@ void Acceptor::serve() {
   }
 }
 
-// I4
+// I4. What a stranger sent may wait to be closed until a thread can be started.
 int Acceptor::wait(std::span<epoll_event> events) {
+  int timeout = timeout_ms();
+  if (!close_what_waits() && (timeout < 0 || timeout > kPause.count()))
+    timeout = static_cast<int>(kPause.count());
   const int count =
-      ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout_ms());
+      ::epoll_wait(epoll_.get(), events.data(), static_cast<int>(events.size()), timeout);
   if (count >= 0 || errno == EINTR) return count;
   std::this_thread::sleep_for(kPause);
   return 0;

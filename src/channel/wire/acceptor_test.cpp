@@ -10,6 +10,7 @@
 
 #include "base/event.hpp"
 #include "base/socket.hpp"
+#include "base/test_lingering.hpp"
 #include "channel/test_support.hpp"
 
 namespace gantry {
@@ -55,6 +56,17 @@ TEST_F(Accepting, TellsWhatIsReadyUnderItsToken) {
   ring(event_.get());
   await(handler_.calls, 1);
   EXPECT_EQ(seen.load(std::memory_order_relaxed), 42u);
+  acceptor_->remove(handler_);
+}
+
+TEST_F(Accepting, WhatFoundNoThreadToCloseItIsClosedByTheWay) {
+  ASSERT_TRUE(acceptor_->add(handler_));
+  test::Lingering lingering;
+  const int waiting = test::close_without_threads(lingering);
+  if (waiting < 0) GTEST_SKIP() << "no filters of system calls";
+  EXPECT_TRUE(test::is_open(waiting));
+  acceptor_->rouse(handler_);
+  while (test::is_open(waiting)) std::this_thread::yield();
   acceptor_->remove(handler_);
 }
 

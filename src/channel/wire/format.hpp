@@ -6,13 +6,14 @@
 #include <gantry/channel.hpp>
 #include <optional>
 
+#include "channel/wire/end_name.hpp"
 #include "sync/spsc/release_board.hpp"
 #include "sync/spsc/revocable_ring.hpp"
 #include "sync/wait_flag.hpp"
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 9;
+inline constexpr std::uint32_t kFormatVersion = 10;
 inline constexpr std::uint64_t kProducerMagic = 0x38444f5250544e47;  // "GNTPROD8"
 inline constexpr std::uint64_t kRingMagic = 0x38474e4952544e47;      // "GNTRING8"
 inline constexpr std::uint64_t kConsumerMagic = 0x38534e4f43544e47;  // "GNTCONS8"
@@ -189,6 +190,7 @@ struct ProducerPage {
   // it waits for a credit, or until all of the stream is taken
   alignas(64) WaitFlag producer_sleeps;
   std::array<LandingWord, kMaxSlots> landing;
+  WireName who;  // for display
 };
 
 /// The producer writes it for one consumer, which maps it read-only.
@@ -217,6 +219,7 @@ struct ConsumerPage {
   // Packets about slabs that it has taken in; it no longer maps a slab that is gone. Half of a
   // sleep handshake, hence seq_cst. [K]
   alignas(64) std::atomic<std::uint64_t> heard;
+  alignas(64) WireName who;  // for display
 };
 
 // Other processes, perhaps of another build, read these: if one changes, kFormatVersion changes.
@@ -227,7 +230,8 @@ static_assert(offsetof(MessageCell, record) == 8);
 static_assert(sizeof(SegmentEntry) == 160 && offsetof(SegmentEntry, shape) == 32);
 static_assert(offsetof(ProducerPage, producer_sleeps) == 64);
 static_assert(offsetof(ProducerPage, landing) == 128);
-static_assert(sizeof(ProducerPage) == 128 + 64 * 64);
+static_assert(offsetof(ProducerPage, who) == 128 + 64 * 64);
+static_assert(sizeof(ProducerPage) == 128 + 64 * 64 + 256);
 static_assert(offsetof(RingPage, end) == 64 && offsetof(RingPage, revoked) == 72);
 static_assert(offsetof(RingPage, ring) == 128);
 static_assert(offsetof(RingPage, beside) == 20'480);
@@ -238,7 +242,8 @@ static_assert(offsetof(ConsumerPage, consumer_sleeps) == 128);
 static_assert(offsetof(ConsumerPage, released) == 192);
 static_assert(offsetof(ConsumerPage, passed) == 704);
 static_assert(offsetof(ConsumerPage, heard) == 1216);
-static_assert(sizeof(ConsumerPage) == 1216 + 64);
+static_assert(offsetof(ConsumerPage, who) == 1280);
+static_assert(sizeof(ConsumerPage) == 1280 + 256);
 
 /// The least size to which shared memory is rounded up. Its maker may round up to larger pages of
 /// its own machine (Region::import).

@@ -22,7 +22,6 @@ class Meter {
   void copy(CopyEngine engine, Bytes bytes, std::uint64_t ticks) noexcept;
   /// `weight`: how many messages this one stands for, if only some are timed.
   void handoff(std::uint64_t ticks, std::uint64_t weight = 1) noexcept;
-  void waited(std::uint64_t ticks) noexcept;
   void cpu(std::uint64_t ns) noexcept;
 
   Meter(const Meter&) = delete;

@@ -8,12 +8,13 @@
 #include "channel/wire/meter.hpp"
 #include "sync/counter.hpp"
 #include "sync/histogram.hpp"
+#include "sync/wait_ticks.hpp"
 
 namespace gantry {
 
 /// One end writes it; anyone it was handed to reads it. For display only: nothing is decided by it.
 struct MetricsPage {
-  static constexpr std::uint64_t kMagic = 0x33525445'4d544e47;  // "GNTMETR3"
+  static constexpr std::uint64_t kMagic = 0x34525445'4d544e47;  // "GNTMETR4"
 
   std::uint64_t magic;
   ClockPair start;  // turns ticks into nanoseconds
@@ -26,7 +27,7 @@ struct MetricsPage {
   std::array<Counter, kCopyEngines> copied_bytes;
   Counter copy_ticks;
   Counter cpu_ns;
-  Counter wait_ticks;
+  WaitTicks waits;
   Counter handoff_ticks;
   Histogram handoff_times;
 

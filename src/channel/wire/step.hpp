@@ -6,8 +6,8 @@
 #include <string_view>
 
 // Code that passes a step says GANTRY_STEP(name), which compiles to nothing in the product. The
-// fault harness (tests/fault/) compiles this module once more with GANTRY_STEPS defined and
-// supplies reached_step(). A step that is listed and never passed fails the harness.
+// preset `test` defines GANTRY_STEPS, and the fault harness (tests/fault/) supplies reached_step().
+// A step that is listed and never passed fails the harness.
 
 // clang-format off
 #define GANTRY_STEP_LIST(X)                                                                       \
@@ -58,13 +58,19 @@ inline constexpr std::array kStepNames{
 };
 inline constexpr std::size_t kSteps = kStepNames.size();
 
-/// Called on any thread, perhaps under a lock. Exists only where GANTRY_STEPS is defined.
-void reached_step(Step step) noexcept;
+/// The fault harness defines this function; it is null elsewhere. Called on any thread, perhaps
+/// under a lock.
+[[gnu::weak]] void reached_step(Step step) noexcept;
+
+inline void pass_step(Step step) noexcept {
+  void (*const reached)(Step) noexcept = &reached_step;
+  if (reached != nullptr) reached(step);
+}
 
 }  // namespace gantry
 
 #ifdef GANTRY_STEPS
-#define GANTRY_STEP(name) ::gantry::reached_step(::gantry::Step::name)
+#define GANTRY_STEP(name) ::gantry::pass_step(::gantry::Step::name)
 #else
 #define GANTRY_STEP(name) static_cast<void>(::gantry::Step::name)
 #endif

@@ -52,7 +52,7 @@ struct Choice {
 /// Pure: the same calibration, move and situation give the same choice. Immutable.
 class Policy {
  public:
-  /// `members` as in make_policy_engine(). Estimates replace what the calibration lacks.
+  /// `members` as in make_auto_engine(). Estimates replace what the calibration lacks.
   Policy(Calibration calibration, std::vector<Member> members);
 
   /// True if only the first engine could gain, in any situation: there is nothing to choose.

@@ -160,9 +160,4 @@ Result<std::shared_ptr<PolicyEngine>> make_auto_engine(std::vector<std::shared_p
   });
 }
 
-Result<std::shared_ptr<Engine>> make_policy_engine(std::vector<std::shared_ptr<Engine>> engines,
-                                                   Calibration calibration, PolicyOptions options) {
-  return make_auto_engine(std::move(engines), std::move(calibration), std::move(options));
-}
-
 }  // namespace gantry

@@ -14,6 +14,15 @@ namespace gantry {
 
 class PolicyLane;
 
+/// What the policy is told of the process, beside the calibration.
+struct PolicyOptions {
+  /// CPUs that this process may use, limits of its control group counted; 0: by its affinity.
+  double cpus = 0;
+  /// Called once if the calibration is `defaults`, by the first submitter of a move that is large
+  /// enough to gain from a better one, before that move begins. Return nothing to go on as before.
+  std::function<std::optional<Calibration>()> calibrate;
+};
+
 /// Bytes per engine.
 using EngineBytes = std::array<Bytes, kMaxPolicyEngines>;
 
@@ -60,7 +69,7 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
     ruled_out_[engine].store(true, std::memory_order_relaxed);  // a hint
   }
   [[nodiscard]] EngineCounters& counters() noexcept { return counters_; }
-  [[nodiscard]] Watcher& watcher() noexcept { return watcher_; }
+  [[nodiscard]] EngineWatcher& watcher() noexcept { return watcher_; }
   /// Threads of an engine begin to work for us, or have just ended, and are awake.
   void note_awake() noexcept {
     awake_ns_.store(monotonic_ns(), std::memory_order_relaxed);  // a guess, as FreeCpus is
@@ -96,10 +105,16 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   std::vector<PolicyLane*> lanes_;
   mutable std::mutex asked_mutex_;
   mutable std::array<std::unique_ptr<Lane>, kMaxPolicyEngines> asked_;  // for explain() alone
-  Watcher watcher_;
+  EngineWatcher watcher_;
 };
 
+/// Passes each move on to the one of `engines` that the calibration says ends it first, and says
+/// why. A queued move goes to the one that also takes the least of the caller's time. The first
+/// engine is chosen when nothing speaks against it; it must have no threads and need no device
+/// (inline). A batch goes to one engine as a whole. Stopping "auto" does not stop `engines`.
+/// Errors: `invalid_argument` (no engine, more than 8, or one twice), `out_of_memory`.
 [[nodiscard]] Result<std::shared_ptr<PolicyEngine>> make_auto_engine(
-    std::vector<std::shared_ptr<Engine>> engines, Calibration calibration, PolicyOptions options);
+    std::vector<std::shared_ptr<Engine>> engines, Calibration calibration,
+    PolicyOptions options = {});
 
 }  // namespace gantry

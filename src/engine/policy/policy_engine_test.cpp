@@ -41,8 +41,7 @@ using test::random_bytes;
 class PolicyEngines : public ::testing::Test {
  protected:
   explicit PolicyEngines(PolicyOptions options = {1000, {}}) {
-    engine_ =
-        *make_policy_engine({*make_inline_engine(), other_}, calibration(), std::move(options));
+    engine_ = *make_auto_engine({*make_inline_engine(), other_}, calibration(), std::move(options));
     lane_ = *engine_->open_lane();
   }
   ~PolicyEngines() override { other_->open(); }
@@ -233,7 +232,7 @@ TEST_F(PolicyEngines, GoOnWithoutAnEngineThatWasStopped) {
 
 TEST_F(PolicyEngines, GoOnWithoutAnyEngine) {
   const auto first = *make_inline_engine();
-  const auto engine = *make_policy_engine({first}, calibration(), {1000, {}});
+  const std::shared_ptr<Engine> engine = *make_auto_engine({first}, calibration(), {1000, {}});
   const auto lane = *engine->open_lane();
   first->stop(Engine::Stop::drain);
   ASSERT_EQ(lane->wait(*lane->submit(Move::copy(copy_, source_))), Outcome::done);
@@ -249,10 +248,9 @@ TEST_F(PolicyEngines, SayHowAWaiterWaits) {
 }
 
 TEST_F(PolicyEngines, AreRefusedWithoutEnginesOrWithOneTwice) {
-  EXPECT_EQ(make_policy_engine({}, calibration()).error().code, Code::invalid_argument);
-  EXPECT_EQ(make_policy_engine({other_, other_}, calibration()).error().code,
-            Code::invalid_argument);
-  EXPECT_EQ(make_policy_engine({nullptr}, calibration()).error().code, Code::invalid_argument);
+  EXPECT_EQ(make_auto_engine({}, calibration()).error().code, Code::invalid_argument);
+  EXPECT_EQ(make_auto_engine({other_, other_}, calibration()).error().code, Code::invalid_argument);
+  EXPECT_EQ(make_auto_engine({nullptr}, calibration()).error().code, Code::invalid_argument);
 }
 
 // Property: whatever engine takes a part, every copy is whole when its ticket has ended, and each
@@ -293,10 +291,10 @@ class FirstUse : public PolicyEngines {
   FirstUse() {
     Calibration defaults = calibration();
     defaults.source = Calibration::Source::defaults;
-    engine_ = *make_policy_engine({*make_inline_engine(), other_}, defaults, {1000, [this] {
-                                                                                ++calls_;
-                                                                                return answer_;
-                                                                              }});
+    engine_ = *make_auto_engine({*make_inline_engine(), other_}, defaults, {1000, [this] {
+                                                                              ++calls_;
+                                                                              return answer_;
+                                                                            }});
     lane_ = *engine_->open_lane();
   }
   int calls_ = 0;

@@ -21,7 +21,7 @@ Result<void> watch(int epoll, int event) {
 
 }  // namespace
 
-Watcher::~Watcher() {
+EngineWatcher::~EngineWatcher() {
   if (!thread_.joinable()) return;
   if (!fork_guard_.is_this()) {  // its end would be the parent's; the handle of no thread is let go
     disown(std::move(thread_));
@@ -31,7 +31,7 @@ Watcher::~Watcher() {
   thread_.join();
 }
 
-Result<void> Watcher::start() {
+Result<void> EngineWatcher::start() {
   epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
   if (!epoll_) return fail_errno("epoll_create1");
   GANTRY_ASSIGN(stop_, make_event());
@@ -40,7 +40,7 @@ Result<void> Watcher::start() {
   return {};
 }
 
-Result<void> Watcher::add(int event, Watched& target) {
+Result<void> EngineWatcher::add(int event, Watched& target) {
   if (!fork_guard_.is_this()) return fail(Code::closed, "watching lanes: this is a forked child");
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) GANTRY_TRY(start());
@@ -51,7 +51,7 @@ Result<void> Watcher::add(int event, Watched& target) {
   });
 }
 
-void Watcher::remove(Watched& target) noexcept {
+void EngineWatcher::remove(Watched& target) noexcept {
   if (!fork_guard_.is_this()) return;  // the parent goes on listening
   const std::lock_guard lock(mutex_);
   std::erase_if(targets_, [&](const auto& watched) {
@@ -63,7 +63,7 @@ void Watcher::remove(Watched& target) noexcept {
 
 // False: it is the descriptor that ends this thread. One that was removed since it rang belongs to
 // nobody.
-bool Watcher::ring_of(int event) noexcept {
+bool EngineWatcher::ring_of(int event) noexcept {
   if (event == stop_.get()) return false;
   const std::lock_guard lock(mutex_);
   const auto found = targets_.find(event);
@@ -73,7 +73,7 @@ bool Watcher::ring_of(int event) noexcept {
   return true;
 }
 
-void Watcher::work() noexcept {
+void EngineWatcher::work() noexcept {
   std::array<epoll_event, 16> events{};
   for (;;) {
     const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), -1);

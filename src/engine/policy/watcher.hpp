@@ -24,12 +24,12 @@ class Watched {
 };
 
 /// One thread, made when the first descriptor is added; it sleeps until one rings.
-class Watcher {
+class EngineWatcher {
  public:
-  Watcher() = default;
-  Watcher(const Watcher&) = delete;
-  Watcher& operator=(const Watcher&) = delete;
-  ~Watcher();
+  EngineWatcher() = default;
+  EngineWatcher(const EngineWatcher&) = delete;
+  EngineWatcher& operator=(const EngineWatcher&) = delete;
+  ~EngineWatcher();
 
   /// From now on a ring of `event` (an eventfd) calls `target`. Adding twice has no further effect.
   /// Do not call it with a lock held that look() takes. Errors: `system`.

@@ -7,7 +7,7 @@
 #include "engine/shape/groups.hpp"
 
 // Every function takes any alignment and any count, 0 included; ranges do not overlap. The bits do
-// not depend on the CPU: they are those of engine/shape/reference.hpp. The caller holds a
+// not depend on the CPU: they are those of engine/shape/test_reference.hpp. The caller holds a
 // FloatMode. Packed elements (two a byte) are handled as codes, one a byte: the low four bits, the
 // upper four are copies of the sign bit for i4 and 0 for the others.
 namespace gantry::shape {

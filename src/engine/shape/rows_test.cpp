@@ -6,6 +6,7 @@
 #include <cmath>
 
 #include "base/half_float.hpp"
+#include "base/test_effort.hpp"
 #include "engine/shape/test_rows.hpp"
 
 #if defined(__x86_64__)
@@ -70,7 +71,7 @@ TEST_F(Rows, HalvesAreRoundedAsBaseRoundsThem) {
 Raw mixed(Element element, std::size_t count) {
   const Raw all = many(element);
   const std::size_t bytes = bytes_of(element);
-  std::mt19937 random(7);
+  std::mt19937 random(test_seed(7));
   Raw chosen(count * bytes);
   for (std::size_t i = 0; i < count; ++i)
     std::memcpy(chosen.data() + i * bytes, all.data() + random() % (all.size() / bytes) * bytes,

@@ -11,8 +11,8 @@
 #include <vector>
 
 #include "base/test_effort.hpp"
-#include "engine/shape/reference.hpp"
 #include "engine/shape/rows.hpp"
+#include "engine/shape/test_reference.hpp"
 
 namespace gantry::shape {
 
@@ -81,7 +81,7 @@ inline std::vector<float> many_floats() {
   for (std::uint32_t upper = 0; upper < 1u << 19; upper += kTestStride)
     for (const std::uint32_t lower : kLower)
       values.push_back(std::bit_cast<float>(upper << 13 | lower));
-  std::mt19937 random(1);
+  std::mt19937 random(test_seed(1));
   for (int i = 0; i < 1'000'000 / kTestStride; ++i)
     values.push_back(std::bit_cast<float>(static_cast<std::uint32_t>(random())));
   return values;
@@ -97,7 +97,7 @@ inline std::vector<double> many_doubles() {
     for (const std::uint64_t near : {bits - 1, bits, bits + 1})
       values.push_back(std::bit_cast<double>(near));
   }
-  std::mt19937_64 random(2);
+  std::mt19937_64 random(test_seed(2));
   for (int i = 0; i < 1'000'000 / kTestStride; ++i) {
     values.push_back(std::bit_cast<double>(random()));
     values.push_back(static_cast<double>(static_cast<std::int64_t>(random())) * 0x1p-31);
@@ -107,7 +107,7 @@ inline std::vector<double> many_doubles() {
 
 inline std::vector<std::int32_t> many_ints() {
   std::vector<std::int32_t> values;
-  std::mt19937 random(3);
+  std::mt19937 random(test_seed(3));
   for (std::uint32_t i = 0; i < 1u << 20; i += kTestStride) {
     values.push_back(static_cast<std::int32_t>(i * 4096 + 2048 + random() % 3 - 1));
     values.push_back(static_cast<std::int32_t>(random()) >> random() % 31);

@@ -2,7 +2,6 @@
 
 #include <pthread.h>
 
-#include "base/block_signals.hpp"
 #include "base/disown.hpp"
 #include "base/futex.hpp"
 #include "base/numa_nodes.hpp"
@@ -22,7 +21,6 @@ void Worker::settle_at(const WorkerPlace& place) noexcept {
 }
 
 Result<void> Worker::start_thread(std::function<void()> body) {
-  const BlockSignals blocked;
   GANTRY_ASSIGN(thread_, gantry::start_thread("a copy thread", std::move(body)));
   return {};
 }

@@ -1,6 +1,7 @@
 #include <gantry/image/keeping.hpp>
 #include <gantry/run/launch.hpp>
 
+#include <algorithm>
 #include <cstdlib>
 #include <unordered_map>
 
@@ -101,16 +102,24 @@ Result<LoadedTensor> AttachedImage::tensor(std::string_view name) const {
 
 namespace {
 
-tl::unexpected<Error> not_there(std::string_view name) {
+tl::unexpected<Error> not_there(std::string_view name, const std::optional<Error>& why) {
+  if (why)
+    return fail(
+        Code::timed_out,
+        fmt::format("image '{}': it was not there when time was up: {}", name, why->message),
+        why->hint);
   return fail(
       Code::timed_out, fmt::format("image '{}': it was not there when time was up", name),
       "is its gantry keep running, and what does it wait for? gantry ls lists who keeps what");
 }
 
 // A keeper that drops an image for another, or ends, may go between being found and being asked.
+// What comes in place of an image that cannot be loaded ends the wait, unless the image may come
+// yet.
 Result<std::pair<Consumer, Message>> receive_image(std::string_view name,
                                                    const ConsumerOptions& options,
                                                    Deadline deadline) {
+  std::optional<Error> waits_for;
   for (;;) {
     auto consumer = Consumer::open(name, options, deadline);
     if (!consumer && consumer.error().code == Code::already_exists)
@@ -118,12 +127,27 @@ Result<std::pair<Consumer, Message>> receive_image(std::string_view name,
                   fmt::format("image '{}': it has {} readers, which is the most", name,
                               ProducerOptions::kMaxConsumers),
                   "keep it under a second name as well");
-    if (!consumer && consumer.error().code == Code::timed_out) return not_there(name);
+    if (!consumer && consumer.error().code == Code::timed_out) return not_there(name, waits_for);
     if (!consumer) return tl::unexpected(consumer.error());
     auto message = consumer->receive(deadline);
+    while (message && message->info().type == image::kKeptTrouble) {
+      const ConstByteSpan there = message->bytes();
+      const std::vector<std::byte> text(
+          there.begin(), there.begin() + static_cast<std::ptrdiff_t>(std::min<Bytes>(
+                                             there.size(), image::kMostTroubleBytes)));
+      waits_for = image::parse_trouble(message->info().user,
+                                       {reinterpret_cast<const char*>(text.data()), text.size()});
+      if (waits_for->code != Code::busy)
+        return fail(
+            waits_for->code,
+            fmt::format("image '{}': its keeper cannot load it: {}", name, waits_for->message),
+            waits_for->hint);
+      *message = {};
+      message = consumer->receive(deadline);
+    }
     if (message) return std::pair(*std::move(consumer), *std::move(message));
     const Code code = message.error().code;
-    if (code == Code::timed_out) return not_there(name);
+    if (code == Code::timed_out) return not_there(name, waits_for);
     if (code == Code::closed) return keeps_none(name);  // a keeper's never ends
     if (code != Code::peer_gone) return tl::unexpected(message.error());
   }

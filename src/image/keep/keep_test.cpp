@@ -10,17 +10,14 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <fstream>
-#include <functional>
-#include <mutex>
 #include <sstream>
 #include <thread>
 
 #include "base/fd.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "image/keep/kept_message.hpp"
-#include "image/test_image.hpp"
+#include "image/keep/test_kept.hpp"
 
 // What attach_image() and ImageKeeper promise: bytes, who goes for whom, hostile and absent
 // keepers.
@@ -29,21 +26,11 @@ namespace {
 
 using namespace std::chrono_literals;
 using test::Content;
+using test::content_of;
 using test::Data;
-using test::Folder;
+using test::KeepThread;
+using test::Kept;
 using testing::HasSubstr;
-
-Content content_of(unsigned seed, Bytes mebibytes = 5) {
-  Content content;
-  content.add(test::tensor("embedding", types::bf16, {3, 512, 1024}));
-  content.add(test::tensor("nothing", types::f32, {0, 4}));
-  content.add(test::tensor("bias", types::u8, {3}, 1));
-  content.add(test::tensor("empty.device", types::u8, {0}, 2));
-  content.add(test::tensor("head", types::u8, {static_cast<std::int64_t>(mebibytes << 20)}, 3));
-  for (std::size_t i = 0; i < content.data.size(); ++i)
-    content.data[i] = test::weights(content.data[i].size(), seed * 10 + static_cast<unsigned>(i));
-  return content;
-}
 
 /// Device and inode of what is mapped there: "00:01 1234".
 std::string memory_of(const void* address) {
@@ -59,96 +46,6 @@ std::string memory_of(const void* address) {
   }
   return {};
 }
-
-/// A keeper in a thread, whose changes can be waited for.
-class KeepThread {
- public:
-  explicit KeepThread(std::vector<KeptFile> files, KeepOptions options) {
-    options.interrupt_descriptor = stop_.get();
-    auto opened = ImageKeeper::open(files, options);
-    EXPECT_TRUE(opened) << to_string(opened.error());
-    keeper_.emplace(*std::move(opened));
-    thread_ = std::thread([this] {
-      const auto ended = keeper_->serve([this](const KeptImage& one) { note(one); });
-      EXPECT_EQ(ended.error().code, Code::interrupted);
-    });
-  }
-  ~KeepThread() { stop(); }
-  void stop() {
-    if (!thread_.joinable()) return;
-    EXPECT_EQ(::eventfd_write(stop_.get(), 1), 0);
-    thread_.join();
-    keeper_.reset();
-  }
-  /// The first change of which this is true, behind those that were asked for before.
-  KeptImage change(const std::function<bool(const KeptImage&)>& is_it) {
-    std::unique_lock lock(mutex_);
-    for (;;) {
-      changed_.wait(lock, [&] { return changes_.size() > looked_at_; });
-      if (const KeptImage& one = changes_[looked_at_++]; is_it(one)) return one;
-    }
-  }
-  KeptImage there(const std::string& name) {
-    return change([&](const KeptImage& one) { return one.name == name && one.is_there; });
-  }
-  KeptImage gone(const std::string& name) {
-    return change([&](const KeptImage& one) {
-      return one.name == name && !one.is_there && one.trouble.empty();
-    });
-  }
-  KeptImage trouble(const std::string& name) {
-    return change([&](const KeptImage& one) { return one.name == name && !one.trouble.empty(); });
-  }
-
- private:
-  void note(const KeptImage& one) {
-    const std::lock_guard lock(mutex_);
-    changes_.push_back(one);
-    changed_.notify_all();
-  }
-  Fd stop_{::eventfd(0, EFD_CLOEXEC)};
-  std::mutex mutex_;
-  std::condition_variable changed_;
-  std::vector<KeptImage> changes_;
-  std::size_t looked_at_ = 0;
-  std::optional<ImageKeeper> keeper_;
-  std::thread thread_;
-};
-
-class Kept : public testing::Test {
- protected:
-  Kept() { keep_.directory = ends_.directory = channels_.path(); }
-
-  KeptFile file(const std::string& name, const Content& content, const ImageOptions& how = {}) {
-    const auto facts = content.pack(folder_.file(name), how);
-    EXPECT_TRUE(facts) << to_string(facts.error());
-    return {name, folder_.file(name)};
-  }
-  Result<AttachedImage> attach(const std::string& name, Deadline deadline = Deadline::never()) {
-    return attach_image(name, ends_, deadline);
-  }
-  [[nodiscard]] bool has_readers() const {
-    const auto channels = list_channels(channels_.path());
-    return !channels || std::ranges::any_of(*channels, [](const ChannelStatus& one) {
-      return !one.answered || !one.consumers.empty();
-    });
-  }
-  static void expect_all(const AttachedImage& image, const Content& content) {
-    ASSERT_EQ(image.tensors().size(), content.tensors.size());
-    for (std::size_t i = 0; i < content.tensors.size(); ++i) {
-      const auto loaded = image.tensor(content.tensors[i].name);
-      ASSERT_TRUE(loaded) << to_string(loaded.error());
-      ASSERT_EQ(loaded->bytes.size(), content.data[i].size());
-      EXPECT_TRUE(test::same(loaded->bytes, content.data[i])) << content.tensors[i].name;
-      EXPECT_TRUE(loaded->tensor.type == content.tensors[i].tensor.type);
-      EXPECT_EQ(loaded->tensor.shape, content.tensors[i].tensor.shape);
-    }
-  }
-
-  Folder folder_, channels_;
-  KeepOptions keep_;
-  ConsumerOptions ends_;
-};
 
 TEST_F(Kept, EveryByteIsThereForEachWhoComesAndLiesInOnePlace) {
   const Content content = content_of(1);
@@ -243,7 +140,9 @@ TEST_F(Kept, OfThoseThatNobodyHasTheOneThatWasAttachedLastStays) {
   keep_.budget_bytes = Bytes{17} << 20;
   KeepThread keeper(files, keep_);
   keeper.there("b");
-  std::vector<AttachedImage> in_use{*attach("b"), *attach("a")};
+  std::vector<AttachedImage> in_use{*attach("b")};
+  expect_all(in_use.front(), content_of(1));  // some milliseconds
+  in_use.push_back(*attach("a"));
   in_use.push_back(in_use.front());
   const Fd enough(::eventfd(0, EFD_CLOEXEC));
   std::thread asks([&] {
@@ -254,24 +153,11 @@ TEST_F(Kept, OfThoseThatNobodyHasTheOneThatWasAttachedLastStays) {
   keeper.trouble("c");  // it has seen both
   ASSERT_EQ(::eventfd_write(enough.get(), 1), 0);
   asks.join();
+  while (has_readers("c")) std::this_thread::yield();
   in_use.clear();
   while (has_readers()) std::this_thread::yield();
   expect_all(*attach("c"), content_of(2));
   keeper.gone("b");
-}
-
-TEST_F(Kept, WhatIsDamagedIsSaidAndNobodyGetsIt) {
-  const Content content = content_of(1);
-  const KeptFile model = file("model", content), other = file("other", content_of(2));
-  Data bytes = test::read_file(model.path);
-  bytes[bytes.size() - 5000] ^= std::byte{1};
-  test::write_file(model.path, bytes);
-  KeepThread keeper({model, other}, keep_);
-  EXPECT_THAT(keeper.trouble("model").trouble, HasSubstr("chunk"));
-  keeper.there("other");
-  const auto image = attach("model", Deadline::after(100ms));
-  EXPECT_EQ(image.error().code, Code::timed_out);
-  EXPECT_TRUE(attach("other"));
 }
 
 TEST_F(Kept, WhatCannotBeKeptIsRefused) {

@@ -3,7 +3,10 @@
 #include <gantry/image/keeping.hpp>
 
 #include <algorithm>
+#include <array>
+#include <utility>
 
+#include "base/event.hpp"
 #include "base/fork.hpp"
 #include "base/result.hpp"
 #include "base/system_memory.hpp"
@@ -14,13 +17,18 @@ namespace gantry {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-// How often readers are looked at. One waits so much longer for an image that is not there.
+// How often a loading is looked at, or a name that another process has for a moment.
 constexpr std::chrono::milliseconds kBetweenLooks{10};
 // For what loading reads before it unpacks, and the tables' copy.
 constexpr Bytes kBuffers = Bytes{256} << 20;
 constexpr Bytes kBuffersOfOne = Bytes{32} << 20;
 constexpr int kRest = 4;
+constexpr std::int64_t kMostPollMs = 60'000;
 constexpr Bytes kSlab = Bytes{64} << 10;
+
+Deadline at_most(std::chrono::nanoseconds wait, Deadline deadline) noexcept {
+  return deadline.is_never() || deadline.left() > wait ? Deadline::after(wait) : deadline;
+}
 
 // As its partitions lie in memory, each from a page on.
 Bytes bytes_of(const Image& image) {
@@ -39,6 +47,9 @@ struct Kept {
   std::optional<Producer> producer;
   Clock::time_point attached{};    // when its newest reader joined
   Clock::time_point not_before{};  // after a loading that failed, the next one
+  bool is_due = true;              // it is loaded although nobody waits for it, if there is room
+  std::optional<Error> trouble;    // why it could not be loaded
+  bool is_told = false;            // its channel's message is that trouble
 };
 
 }  // namespace
@@ -50,20 +61,33 @@ struct GANTRY_LOCAL ImageKeeper::State {
   /// Takes the name, with nothing in it.
   [[nodiscard]] Result<void> open(Kept& kept);
   void count_readers(Kept& kept);
-  /// Loads it, dropping others for it if it must. Errors: `busy` when those are in use.
-  [[nodiscard]] Result<void> load(Kept& kept, Deadline deadline);
+  /// Does what can be done without waiting.
+  void look();
+  /// Waits until there may be something to do. Errors: `interrupted`.
+  [[nodiscard]] Result<void> pause(Deadline deadline);
+  [[nodiscard]] bool is_wanted(Kept& kept);
+  void tell(Kept& kept);
+  /// Begins to load it, dropping others for it if it must. Errors: `busy` when those are in use.
+  [[nodiscard]] Result<void> begin(Kept& kept);
   [[nodiscard]] Result<void> make_room(Bytes bytes);
   [[nodiscard]] static Result<void> send(Kept& kept, ImageLoading& loading);
-  [[nodiscard]] Result<void> try_loading(Kept& kept, Deadline deadline);
-  [[nodiscard]] Result<void> pause(Deadline deadline) const;
+  void settle(Kept& kept, const Result<void>& done, Clock::time_point began);
   [[nodiscard]] Bytes in_memory() const;
   [[nodiscard]] Bytes in_use();
+
+  struct Loading {
+    Kept* kept;
+    Clock::time_point began;
+    ImageLoading job;
+  };
 
   const KeepOptions options;
   const ForkGuard fork_guard;
   Bytes budget = 0;
   std::function<void(const KeptImage&)> changed;
+  Fd readers_change;  // rung whenever somebody attaches an image, or lets go of one
   std::vector<std::unique_ptr<Kept>> images;
+  std::optional<Loading> loading;  // one at a time; serve() may end and be called again meanwhile
 };
 
 Result<void> ImageKeeper::State::add(const KeptFile& file) {
@@ -95,6 +119,7 @@ Result<void> ImageKeeper::State::open(Kept& kept) {
   const EndOptions& ends = options;
   ProducerOptions how{ends, {.slots = 2}};  // one stays free: nobody holds it up
   how.consumers = ProducerOptions::kMaxConsumers;
+  how.consumers_event = readers_change.get();
   how.history = 1;
   how.pool.name = "image " + kept.status.name.substr(0, 64);
   how.pool.slab_bytes = kSlab;  // what is larger gets a slab of its own size
@@ -105,7 +130,7 @@ Result<void> ImageKeeper::State::open(Kept& kept) {
   how.pool.collapse = options.collapse;
   GANTRY_ASSIGN(auto engine, make_inline_engine());
   kept.producer.reset();
-  kept.status.is_there = false;
+  kept.status.is_there = kept.is_told = false;
   auto producer = Producer::open(kept.status.name, how, std::move(engine));
   if (!producer && producer.error().code == Code::already_exists)
     return fail(Code::already_exists, producer.error().message,
@@ -162,25 +187,16 @@ Result<void> ImageKeeper::State::make_room(Bytes bytes) {
   return {};
 }
 
-Result<void> ImageKeeper::State::load(Kept& kept, Deadline deadline) {
-  if (!kept.producer) GANTRY_TRY(open(kept));  // another had its name for a moment
+Result<void> ImageKeeper::State::begin(Kept& kept) {
   GANTRY_TRY(make_room(kept.status.bytes));
+  if (!kept.producer || kept.is_told) GANTRY_TRY(open(kept));
   LoadOptions how;
   how.pool = kept.producer->pool();
   how.file_io = options.file_io;
   how.workers = options.workers;
-  how.deadline = deadline;
-  GANTRY_ASSIGN(ImageLoading loading, load_image(kept.image, how));
-  for (;;) {
-    const auto done = loading.wait(Deadline::after(kBetweenLooks));
-    if (done) break;
-    if (done.error().code != Code::timed_out || deadline.passed())
-      return tl::unexpected(done.error());
-    GANTRY_TRY(pause(Deadline::now()));
-  }
-  kept.status.loaded = loading.report();
-  GANTRY_TRY(send(kept, loading));
-  kept.status.is_there = true;
+  const auto began = Clock::now();
+  GANTRY_ASSIGN(ImageLoading job, load_image(kept.image, how));
+  loading = Loading{&kept, began, std::move(job)};
   return {};
 }
 
@@ -201,30 +217,74 @@ Result<void> ImageKeeper::State::send(Kept& kept, ImageLoading& loading) {
   return kept.producer->send(std::move(draft), {.type = image::kKeptImage});
 }
 
-// Errors: `interrupted`. What else fails is said, and not tried again for some times as long as it
-// took.
-Result<void> ImageKeeper::State::try_loading(Kept& kept, Deadline deadline) {
-  GANTRY_TRY(pause(Deadline::now()));
-  if (Clock::now() < kept.not_before) return {};
-  const auto began = Clock::now();
-  const auto done = load(kept, deadline);
+// What fails is said, and not tried again for some times as long as it took. Room comes when
+// readers go, which is heard of.
+void ImageKeeper::State::settle(Kept& kept, const Result<void>& done, Clock::time_point began) {
   if (kept.producer) kept.producer->pool().trim();
-  if (!done && done.error().code == Code::interrupted) return tl::unexpected(done.error());
-  if (!done) kept.not_before = Clock::now() + kRest * (Clock::now() - began);
+  kept.status.is_there = done.has_value();
+  kept.trouble = done ? std::nullopt : std::optional(done.error());
+  if (!done && done.error().code != Code::busy)
+    kept.not_before = Clock::now() + kRest * (Clock::now() - began);
   const std::string trouble = done ? std::string() : to_string(done.error());
-  if (!done && trouble == kept.status.trouble) return {};
+  const bool is_news = done || trouble != kept.status.trouble;
   kept.status.trouble = trouble;
-  if (changed) changed(kept.status);
-  return {};
+  if (is_news && changed) changed(kept.status);
+  tell(kept);
 }
 
-// Until it is time for another look.
-Result<void> ImageKeeper::State::pause(Deadline deadline) const {
-  pollfd interrupt{options.interrupt_descriptor, POLLIN, 0};
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline.left());
-  const auto wait = std::clamp<std::chrono::milliseconds>(left, {}, kBetweenLooks);
-  if (::poll(&interrupt, 1, static_cast<int>(wait.count())) > 0)
-    return fail(Code::interrupted, "interrupted");
+// To each who waits, and to those who come, until all of them have gone.
+void ImageKeeper::State::tell(Kept& kept) {
+  if (!kept.trouble || !kept.producer || kept.is_told || kept.status.readers == 0) return;
+  kept.is_told = kept.producer
+                     ->send(image::write_trouble(*kept.trouble),
+                            {.deadline = Deadline::now(),
+                             .type = image::kKeptTrouble,
+                             .user = static_cast<std::uint64_t>(kept.trouble->code)})
+                     .has_value();
+}
+
+bool ImageKeeper::State::is_wanted(Kept& kept) {
+  if (kept.status.is_there) return false;
+  if (std::exchange(kept.is_due, false) && in_memory() + kept.status.bytes <= budget) return true;
+  return (!kept.producer || kept.status.readers != 0) && Clock::now() >= kept.not_before;
+}
+
+void ImageKeeper::State::look() {
+  for (const auto& one : images) count_readers(*one);  // and when they came
+  if (loading) {
+    const auto done = loading->job.wait(Deadline::now());
+    if (!done && done.error().code == Code::timed_out) return;
+    Loading over = *std::exchange(loading, std::nullopt);
+    over.kept->status.loaded = over.job.report();
+    settle(*over.kept, done ? send(*over.kept, over.job) : done, over.began);
+  }
+  for (const auto& one : images) {
+    if (one->is_told && one->status.readers == 0)  // who comes next is told how it stands then
+      if (const auto opened = open(*one); !opened) settle(*one, opened, Clock::now());
+    if (!is_wanted(*one)) {
+      tell(*one);
+      continue;
+    }
+    const auto began = Clock::now();
+    if (const auto begun = begin(*one); !begun) settle(*one, begun, began);
+    if (loading) return;
+  }
+}
+
+Result<void> ImageKeeper::State::pause(Deadline deadline) {
+  const auto has_no_name = [](const auto& one) { return !one->producer.has_value(); };
+  if (std::ranges::any_of(images, has_no_name)) deadline = at_most(kBetweenLooks, deadline);
+  if (loading) {
+    static_cast<void>(loading->job.wait(at_most(kBetweenLooks, deadline)));
+    deadline = Deadline::now();
+  }
+  std::array<pollfd, 2> awaited{
+      {{options.interrupt_descriptor, POLLIN, 0}, {readers_change.get(), POLLIN, 0}}};
+  const int wait_ms = static_cast<int>(std::clamp<std::int64_t>(
+      std::chrono::ceil<std::chrono::milliseconds>(deadline.left()).count(), 0, kMostPollMs));
+  ::poll(awaited.data(), awaited.size(), deadline.is_never() ? -1 : wait_ms);
+  if (awaited[0].revents != 0) return fail(Code::interrupted, "interrupted");
+  drain(readers_change.get());
   return {};
 }
 
@@ -242,6 +302,7 @@ Result<ImageKeeper> ImageKeeper::open(const std::vector<KeptFile>& files,
     auto state = std::make_unique<State>(options);
     state->budget =
         options.budget_bytes != 0 ? options.budget_bytes : system_memory().total / 5 * 4;
+    GANTRY_ASSIGN(state->readers_change, make_event());
     for (const KeptFile& file : files) GANTRY_TRY(state->add(file));
     return ImageKeeper(std::move(state));
   });
@@ -255,16 +316,10 @@ Result<void> ImageKeeper::serve(const std::function<void(const KeptImage&)>& cha
   return guarded([&]() -> Result<void> {
     State& state = *state_;
     state.changed = changed;
-    for (const auto& one : state.images)
-      if (!one->status.is_there && state.in_memory() + one->status.bytes <= state.budget)
-        GANTRY_TRY(state.try_loading(*one, deadline));
     for (;;) {
-      GANTRY_TRY(state.pause(deadline));
+      state.look();
       if (deadline.passed()) return fail(Code::timed_out, "the time to keep images is up");
-      for (const auto& one : state.images) state.count_readers(*one);  // and when they came
-      for (const auto& one : state.images)
-        if (!one->producer || (!one->status.is_there && one->status.readers != 0))
-          GANTRY_TRY(state.try_loading(*one, deadline));
+      GANTRY_TRY(state.pause(deadline));
     }
   });
 }

@@ -1,5 +1,6 @@
 #include "image/keep/kept_message.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "base/result.hpp"
@@ -43,6 +44,29 @@ Result<KeptTables> parse_kept(const std::string& name, ConstByteSpan bytes) {
     return fail(Code::peer_misbehaved, fmt::format("image '{}': {}", name, parsed.error().message),
                 "start its keeper anew");
   return parsed;
+}
+
+std::vector<std::byte> write_trouble(const Error& why) {
+  std::string text = why.message;
+  text.append(1, '\0').append(why.hint);
+  const auto bytes = std::as_bytes(std::span(text));
+  return {bytes.begin(), bytes.end()};
+}
+
+Error parse_trouble(std::uint64_t code, std::string_view text) {
+  const auto words = [](std::string_view of) {
+    std::string shown(of);
+    std::ranges::replace_if(shown, [](unsigned char c) { return c < 0x20 || c == 0x7f; }, '?');
+    return shown;
+  };
+  const std::size_t end = std::min(text.find('\0'), text.size());
+  Error why{Code::peer_misbehaved, words(text.substr(0, end)),
+            words(text.substr(std::min(end + 1, text.size())))};
+  for (const Code one :
+       {Code::busy, Code::invalid_argument, Code::not_found, Code::permission_denied,
+        Code::out_of_memory, Code::too_large, Code::unsupported, Code::system})
+    if (code == static_cast<std::uint64_t>(one)) why.code = one;
+  return why;
 }
 
 }  // namespace gantry::image

@@ -15,6 +15,14 @@ inline constexpr std::size_t kMostKept = kMaxSegments - 1;
 /// What the first segment has.
 [[nodiscard]] std::vector<std::byte> write_kept(const Image& image);
 
+/// MessageInfo::type of what a keeper sends in place of an image that it cannot load: why, and how
+/// to mend that. MessageInfo::user is the error's code; `busy`: the image comes when there is room.
+inline constexpr std::uint32_t kKeptTrouble = 0x474d4954;  // "GMIT"
+inline constexpr Bytes kMostTroubleBytes = 4096;           // more is not read
+[[nodiscard]] std::vector<std::byte> write_trouble(const Error& why);
+/// Reads a private copy of such a message.
+[[nodiscard]] Error parse_trouble(std::uint64_t code, std::string_view text);
+
 struct KeptTables {
   ImageDigest digest;
   Tables tables;

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 
-#include "base/block_signals.hpp"
 #include "base/disown.hpp"
 #include "base/numa_nodes.hpp"
 #include "base/result.hpp"
@@ -92,7 +91,6 @@ Result<void> LoadJob::start(const Start& how, std::span<const std::size_t> chunk
       how.has_places && !packed ? LoadWorker::ahead_in_place(usual) : LoadWorker::kAheadPacked;
   const std::size_t ahead = how.ahead != 0 ? how.ahead : serving;
   for (std::size_t i = 0; i < usual; ++i) GANTRY_TRY(make_worker(how, *io, ahead, packed));
-  const BlockSignals blocked;
   threads_.reserve(workers.size());  // so that none that runs is lost
   for (std::size_t i = 0; i < workers.size(); ++i) {
     GANTRY_ASSIGN(std::thread thread,

@@ -117,8 +117,9 @@ std::optional<std::size_t> ImageLoading::State::take(std::size_t) {
 }
 
 ImageLoading::State::Within ImageLoading::State::within(std::size_t chunk) const noexcept {
-  std::size_t partition = 0;
-  while (chunk >= partitions[partition].first_chunk + partitions[partition].chunks) ++partition;
+  // Partitions without chunks have the first chunk of the next one, which stands behind them.
+  const auto next = std::ranges::upper_bound(partitions, chunk, {}, &ImagePartition::first_chunk);
+  const auto partition = static_cast<std::size_t>(next - partitions.begin()) - 1;
   return {partition, (chunk - partitions[partition].first_chunk) * kImageChunkBytes};
 }
 

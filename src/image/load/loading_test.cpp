@@ -9,6 +9,7 @@
 #include <set>
 
 #include "base/result.hpp"
+#include "image/load/load_state.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/test_image.hpp"
 
@@ -128,6 +129,29 @@ TEST_F(Loads, OnlyThePartitionsThatAreAskedFor) {
   EXPECT_THAT(other.error().message,
               HasSubstr("'layer.0.q' is in partition 0, which is not loaded"));
   EXPECT_THAT(loading->wait("layer.9").error().message, HasSubstr("there is no tensor 'layer.9'"));
+}
+
+// Each chunk asks for its place: a search from the first partition on takes 4,000 steps for the
+// last one.
+TEST_F(Loads, TheLastOfManyPartitionsIsFoundAsQuicklyAsTheFirst) {
+  constexpr unsigned kPartitions = 4000;
+  Content content;
+  for (unsigned i = 0; i < kPartitions; ++i)
+    content.add(test::tensor(std::to_string(i), types::u8, {i % 2}, i));
+  const Image image = packed(content);
+  const ImageLoading::State state(image, {});
+  const auto quickest = [&](std::size_t chunk) {
+    auto least = std::chrono::nanoseconds::max();
+    for (int round = 0; round < 50; ++round) {
+      const auto began = std::chrono::steady_clock::now();
+      for (int i = 0; i < 20; ++i) EXPECT_TRUE(state.place_of(chunk, 1).bytes.empty());
+      least = std::min<std::chrono::nanoseconds>(least, std::chrono::steady_clock::now() - began);
+    }
+    return least;
+  };
+  const std::size_t last = image.chunks().size() - 1;
+  EXPECT_EQ(last, kPartitions / 2 - 1);
+  EXPECT_LT(quickest(last), 10 * quickest(0));
 }
 
 TEST_F(Loads, WhatIsNotThereCannotBeAskedFor) {

@@ -1,19 +1,14 @@
 #include "image/snapshot/fault_source.hpp"
 
-#include <fcntl.h>
-#include <linux/userfaultfd.h>
-#include <sys/ioctl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
 
 #include <algorithm>
 #include <array>
 #include <shared_mutex>
 
-// Of kernels newer than the headers: Linux 6.1 and 6.6.
-#ifndef USERFAULTFD_IOC_NEW
-#define USERFAULTFD_IOC_NEW _IO(0xAA, 0x00)
-#endif
+#include "base/userfaultfd.hpp"
+
+// Of a kernel newer than the headers: Linux 6.6.
 #ifndef UFFD_FEATURE_POISON
 #define UFFD_FEATURE_POISON (1 << 14)
 #define UFFDIO_POISON _IOWR(UFFDIO, 0x08, struct uffdio_poison)
@@ -28,37 +23,19 @@ namespace gantry::snapshot {
 namespace {
 
 constexpr Bytes kLeastPiece = Bytes{2} << 20;  // that is let go of alone
-constexpr int kFlags = O_CLOEXEC | O_NONBLOCK;
-constexpr std::uint64_t kNeeded =
-    UFFD_FEATURE_MISSING_SHMEM | UFFD_FEATURE_MINOR_SHMEM | UFFD_FEATURE_EVENT_REMOVE;
-
-Fd open_device() noexcept {
-  const Fd device(::open("/dev/userfaultfd", O_RDWR | O_CLOEXEC));
-  return Fd(device ? ::ioctl(device.get(), USERFAULTFD_IOC_NEW, kFlags) : -1);
-}
-
 tl::unexpected<Error> refused(int error) {
   constexpr const char* kWhat = "userfaultfd, for memory that is used before it is there";
   if (error == ENOSYS || error == EINVAL)
     return fail(Code::unsupported, fmt::format("{}: this kernel does not have it", kWhat),
                 "Linux 5.14 or newer is needed, with CONFIG_USERFAULTFD; load everything first");
-  return fail_errno(kWhat, error,
-                    "sysctl vm.unprivileged_userfaultfd=1, or the right to read and write "
-                    "/dev/userfaultfd, or CAP_SYS_PTRACE; in a container also a seccomp profile "
-                    "that allows it; or own_accesses_only");
-}
-
-bool agree(const Fd& fd, std::uint64_t features) noexcept {
-  uffdio_api api{UFFD_API, features, 0};
-  return ::ioctl(fd.get(), UFFDIO_API, &api) == 0;
+  return fail_errno(kWhat, error, fmt::format("{}; or own_accesses_only", kUserfaultMend));
 }
 
 Result<Fd> open_any(bool own_accesses_only) {
-  Fd fd(static_cast<int>(::syscall(SYS_userfaultfd, kFlags)));
+  Fd fd = open_userfaultfd();
   const int error = errno;
-  if (!fd) fd = open_device();
   if (!fd && own_accesses_only)
-    fd.reset(static_cast<int>(::syscall(SYS_userfaultfd, kFlags | UFFD_USER_MODE_ONLY)));
+    fd.reset(static_cast<int>(::syscall(SYS_userfaultfd, kUserfaultFlags | UFFD_USER_MODE_ONLY)));
   if (!fd) return refused(error);
   return fd;
 }
@@ -68,10 +45,10 @@ Result<Fd> open_any(bool own_accesses_only) {
 Result<FaultSource> FaultSource::open(bool own_accesses_only) {
   FaultSource source;
   GANTRY_ASSIGN(source.fd_, open_any(own_accesses_only));
-  source.has_poison_ = agree(source.fd_, kNeeded | UFFD_FEATURE_POISON);
+  source.has_poison_ = agree_on_userfaults(source.fd_, kUserfaultFeatures | UFFD_FEATURE_POISON);
   if (source.has_poison_) return source;
   GANTRY_ASSIGN(source.fd_, open_any(own_accesses_only));  // it can be asked once
-  if (!agree(source.fd_, kNeeded)) return refused(EINVAL);
+  if (!agree_on_userfaults(source.fd_, kUserfaultFeatures)) return refused(EINVAL);
   return source;
 }
 

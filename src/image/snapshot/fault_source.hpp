@@ -1,6 +1,7 @@
 #pragma once  // image/snapshot/fault_source.hpp: pages that are not there, by userfaultfd.
 
 #include <array>
+#include <csignal>
 #include <span>
 
 #include "base/fd.hpp"
@@ -44,6 +45,7 @@ class FaultSource {
                                  Bytes bytes);  ///< What shared memory has there; else zeros.
   /// Touching them is SIGBUS from now on (SIGSEGV before Linux 6.6).
   void poison(Bytes at, Bytes bytes) noexcept;
+  [[nodiscard]] int poison_signal() const noexcept { return has_poison_ ? SIGBUS : SIGSEGV; }
 
  private:
   /// While somebody drops pages the kernel makes none.

@@ -2,7 +2,6 @@
 
 #include <sys/epoll.h>
 
-#include "base/block_signals.hpp"
 #include "base/event.hpp"
 #include "base/result.hpp"
 #include "base/thread_urgency.hpp"
@@ -33,7 +32,6 @@ Result<std::unique_ptr<FaultWatch>> FaultWatch::make(FaultSource faults, const M
 
 Result<void> FaultWatch::start(PageLoader* loader) {
   loader_ = loader;
-  const BlockSignals blocked;
   const StartsUrgent urgent;
   GANTRY_ASSIGN(thread_, start_thread("a thread that answers faults", [this] {
                   ::pthread_setname_np(::pthread_self(), "gantry-faults");

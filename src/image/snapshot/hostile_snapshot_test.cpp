@@ -85,12 +85,18 @@ TEST_F(HostileSnapshots, AChunkThatWasChangedIsSigbusForItsPagesAndAnErrorThatNa
             }),
             0);
   for (const std::uint64_t page : {kChunkPages, 2 * kChunkPages - 1, 3 * kChunkPages - 1}) {
+    testing::internal::CaptureStderr();
     EXPECT_EQ(signal_of([&] {
                 const Snapshot restored = must(Snapshot::restore(path_, lazily({}, 1)));
                 if (restored.wait()) return;
                 touch(restored, page);
               }),
               SIGBUS);
+    const std::string said = testing::internal::GetCapturedStderr();
+    EXPECT_THAT(said, testing::StartsWith(fmt::format(
+                          "gantry: snapshot: page {} can never be there: {}: ", page, place)));
+    EXPECT_THAT(said, HasSubstr("; copy it again from where it came, or "));
+    EXPECT_EQ(std::ranges::count(said, '\n'), 1);
   }
 }
 

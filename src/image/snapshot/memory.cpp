@@ -74,6 +74,11 @@ Result<Memory> Memory::make(std::vector<SnapshotRegion> regions, Kind kind) {
           : ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) return not_mapped(bytes);
   memory.mapped_ = {static_cast<std::byte*>(at), bytes};
+  std::uint64_t page = 0;
+  for (const SnapshotRegion& one : memory.regions_) {
+    memory.by_name_[one.name] = memory.mapped_.subspan(page * kPageBytes, one.bytes);
+    page += pages_of(one.bytes);
+  }
   if (kind == Kind::shared) {
     GANTRY_TRY(set_file_size(memory.fd_.get(), bytes, fmt::format("memfd of {} bytes", bytes)));
     GANTRY_TRY(seal(memory.fd_.get(), kSizeSeals));
@@ -90,6 +95,7 @@ Result<void> Memory::open() const {
 
 Memory::Memory(Memory&& other) noexcept
     : regions_(std::move(other.regions_)),
+      by_name_(std::move(other.by_name_)),
       fd_(std::move(other.fd_)),
       mapped_(std::exchange(other.mapped_, {})) {}
 
@@ -98,15 +104,12 @@ Memory::~Memory() {
 }
 
 void Memory::forget_mapping() noexcept {
+  by_name_.clear();
   mapped_ = {};
 }
 
 Result<ByteSpan> Memory::region(std::string_view name) const {
-  std::uint64_t page = 0;
-  for (const SnapshotRegion& one : regions_) {
-    if (one.name == name) return mapped_.subspan(page * kPageBytes, one.bytes);
-    page += pages_of(one.bytes);
-  }
+  if (const auto found = by_name_.find(name); found != by_name_.end()) return found->second;
   return fail(Code::not_found, fmt::format("the snapshot has no region '{}'", name));
 }
 

@@ -1,6 +1,7 @@
 #pragma once  // image/snapshot/memory.hpp: the regions of a snapshot, one behind the other.
 
 #include <gantry/image/snapshot.hpp>
+#include <unordered_map>
 
 #include "base/fd.hpp"
 #include "image/snapshot/page_map.hpp"
@@ -48,7 +49,8 @@ class Memory {
   friend class MemoryReader;
   Memory() = default;
   std::vector<SnapshotRegion> regions_;
-  Fd fd_;  // of shared memory
+  std::unordered_map<std::string_view, ByteSpan> by_name_;  // of regions_
+  Fd fd_;                                                   // of shared memory
   ByteSpan mapped_;
 };
 

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "base/block_signals.hpp"
 #include "base/result.hpp"
 #include "base/thread_urgency.hpp"
 #include "base/worker_thread.hpp"
@@ -34,7 +33,6 @@ Result<void> PageFetcher::prepare(FileIo& io) {
 }
 
 Result<void> PageFetcher::start() {
-  const BlockSignals blocked;
   const StartsUrgent urgent;
   GANTRY_ASSIGN(thread_, start_thread("a thread that fetches pages", [this] {
                   ::pthread_setname_np(::pthread_self(), "gantry-pages");
@@ -85,7 +83,9 @@ tl::unexpected<Error> PageFetcher::bad(const Error& error, std::size_t chunk) co
       error.code,
       fmt::format("{}: {}", image::chunk_place(loader_.path, chunk, loader_.chunks[chunk].offset),
                   error.message),
-      error.hint.empty() ? "copy it again from where it came, or save it anew" : error.hint);
+      error.code == Code::timed_out ? "allow more time: RestoreOptions::deadline"
+      : error.hint.empty()          ? "copy it again from where it came, or save it anew"
+                                    : error.hint);
 }
 
 Result<PageFetcher::Read> PageFetcher::begin(Grain grain, Bytes from, Bytes bytes,

@@ -263,7 +263,10 @@ void PageLoader::end(Error error) noexcept {
   }
   cancel_lanes();
   if (fetcher_) fetcher_->cancel();
-  if (faults_ != nullptr) poison();
+  if (faults_ != nullptr) {
+    dead_.tell(memory_.mapped(), faults_->poison_signal(), *error_);
+    poison();
+  }
   moved_.notify_all();
   urged_.notify_all();
   spared_.notify_all();

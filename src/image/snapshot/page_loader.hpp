@@ -6,6 +6,7 @@
 #include <mutex>
 
 #include "image/load/load_job.hpp"
+#include "image/snapshot/dead_memory.hpp"
 #include "image/snapshot/fault_source.hpp"
 #include "image/snapshot/memory.hpp"
 #include "image/snapshot/page_fetcher.hpp"
@@ -119,6 +120,7 @@ class PageLoader final : public LoadJob {
   std::vector<std::uint64_t> waiting_;  // pages whose grain is not there
   std::optional<Error> error_;
   RestoreReport report_;
+  DeadMemory dead_;
 };
 
 }  // namespace gantry::snapshot

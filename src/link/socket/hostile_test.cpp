@@ -11,6 +11,7 @@
 #include "base/fd.hpp"
 #include "base/memfd.hpp"
 #include "base/rights.hpp"
+#include "base/test_effort.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "link/record.hpp"
 
@@ -20,6 +21,12 @@ namespace gantry {
 namespace {
 
 using Kind = LinkRecord::Kind;
+
+constexpr const char* kForeign = "it does not speak this link's protocol and version";
+constexpr const char* kSilent = "it closed the connection without a word";
+constexpr const char* kOnePiece = "in one piece, beyond 1048576";
+constexpr const char* kUnasked = "descriptors that nobody asked for";
+constexpr const char* kNotShared = "a put out of memory that it does not share (key 0x1)";
 
 class HostilePeer : public testing::TestWithParam<bool> {
  protected:
@@ -89,18 +96,19 @@ class HostilePeer : public testing::TestWithParam<bool> {
     EXPECT_TRUE(link_->state());
     EXPECT_TRUE(is_untouched());
   }
-  void expect_ends_by(Code code) {
+  void expect_ends_by(Code code, std::string_view words) {
     while (link_->poll()) continue;
     const auto state = link_->state();
     ASSERT_FALSE(state);
     EXPECT_EQ(state.error().code, code) << state.error().message;
     EXPECT_TRUE(state.error().message.starts_with("link to mallory: "));
+    EXPECT_NE(state.error().message.find(words), std::string::npos) << state.error().message;
     EXPECT_TRUE(is_untouched()) << state.error().message;
   }
-  void expect_refused(const auto& what) {
+  void expect_refused(std::string_view words, const auto& what) {
     connect();
     what();
-    expect_ends_by(Code::peer_misbehaved);
+    expect_ends_by(Code::peer_misbehaved, words);
     EXPECT_TRUE(std::ranges::any_of(heard(), [](const LinkRecord& record) {
       return record.kind == Kind::bye && record.status == LinkStatus::broke_rules;
     }));
@@ -124,17 +132,17 @@ TEST_P(HostilePeer, WhatItMaySayIsDone) {
 }
 
 TEST_P(HostilePeer, RandomBytesEndTheLink) {
-  std::mt19937_64 random(1);
+  std::mt19937_64 random(test_seed(1));
   for (int round = 0; round < 300; ++round) {
     std::vector<std::byte> bytes(96 + random() % 2000);
     for (std::byte& one : bytes) one = static_cast<std::byte>(random());
-    expect_refused([&] { say(bytes); });
+    expect_refused(kForeign, [&] { say(bytes); });
   }
 }
 
 TEST_P(HostilePeer, AnotherVersionIsRefused) {
   for (std::size_t i = 0; i < 4; ++i)
-    expect_refused([&] {
+    expect_refused(kForeign, [&] {
       auto head = LinkRecord{Kind::alive}.encode();
       head[i] ^= std::byte{1};
       say(head);
@@ -143,7 +151,7 @@ TEST_P(HostilePeer, AnotherVersionIsRefused) {
 
 // Valid heads with words that are tempting, in all places.
 TEST_P(HostilePeer, RandomRecordsReachNothingThatWasNotExported) {
-  std::mt19937_64 random(2);
+  std::mt19937_64 random(test_seed(2));
   for (int round = 0; round < 3000; ++round) {
     connect();
     const std::uint64_t words[] = {0,    1,          2,          999,   1000,       1001,
@@ -175,89 +183,82 @@ TEST_P(HostilePeer, ATruncatedRecordIsNoneUntilItsEnd) {
     say(std::span(head).first(size));
     expect_survives();
     raw_.reset();
-    expect_ends_by(Code::peer_gone);
+    expect_ends_by(Code::peer_gone, kSilent);
   }
   connect();
   say(a_put(), 500);  // half of its payload
   expect_survives();
   EXPECT_TRUE(heard().empty());
   raw_.reset();
-  expect_ends_by(Code::peer_gone);
+  expect_ends_by(Code::peer_gone, kSilent);
 }
 
 TEST_P(HostilePeer, PutsAndGetsBeyondAnExportAreRefused) {
   for (const bool is_put : {true, false}) {
-    const auto try_with = [&](auto change) {
-      expect_refused([&] {
+    const auto try_with = [&](const char* words, auto change) {
+      expect_refused(words, [&] {
         LinkRecord record = is_put ? a_put() : a_get();
         change(record);
         say(record, 1000);
       });
     };
-    try_with([](LinkRecord& record) { record.key += 5; });
-    try_with([](LinkRecord& record) { record.key = 0; });
-    try_with([](LinkRecord& record) { record.offset = 1; });
-    try_with([](LinkRecord& record) { record.offset = ~0ull; });
-    try_with([](LinkRecord& record) { record.offset = ~0ull - 998; });  // wraps to 1
-    try_with([](LinkRecord& record) { record.row_bytes = 1001; });
-    try_with([](LinkRecord& record) { record.row_bytes = ~0ull; });
-    try_with([](LinkRecord& record) { record.rows = 2; });
-    try_with([](LinkRecord& record) { record.rows = 1ull << 63; });
-    try_with([](LinkRecord& record) {
-      record.rows = 2;  // the last row lies before the memory, by a stride that wraps
-      record.row_bytes = 100;
-      record.stride = ~0ull - 1999;
-    });
-    try_with([](LinkRecord& record) {
-      record.rows = 1000;
-      record.row_bytes = 1;
-      record.stride = 2;
-    });
-    try_with([](LinkRecord& record) {
-      record.rows = 10;  // rows that overlap
-      record.row_bytes = 100;
-      record.stride = 50;
-    });
-    try_with(
-        [&](LinkRecord& record) { record.key = (is_put ? readable_ : exported_).remote().key; });
+    try_with("was never given to it", [](LinkRecord& r) { r.key += 5; });
+    try_with("key 0x0 was never given to it", [](LinkRecord& r) { r.key = 0; });
+    try_with("at offset 1 of", [](LinkRecord& r) { r.offset = 1; });
+    try_with("at offset 18446744073709551615 of", [](LinkRecord& r) { r.offset = ~0ull; });
+    try_with("offset 18446744073709550617",
+             [](LinkRecord& r) { r.offset = ~0ull - 998; });  // wraps
+    try_with("1 rows of 1001 bytes at offset 0", [](LinkRecord& r) { r.row_bytes = 1001; });
+    try_with(is_put ? kOnePiece : "1 rows of 18446744073709551615",
+             [](LinkRecord& r) { r.row_bytes = ~0ull; });
+    try_with("2 rows of 1000 bytes at offset 0", [](LinkRecord& r) { r.rows = 2; });
+    try_with(is_put ? kOnePiece : "9223372036854775808 rows",
+             [](LinkRecord& r) { r.rows = 1ull << 63; });
+    const auto rows = [](std::uint64_t count, Bytes bytes, std::uint64_t stride) {
+      return [=](LinkRecord& r) { r.rows = count, r.row_bytes = bytes, r.stride = stride; };
+    };
+    // The last row lies before the memory, by a stride that wraps; rows beyond it; rows that
+    // overlap.
+    try_with("2 rows of 100 bytes at offset 0", rows(2, 100, ~0ull - 1999));
+    try_with("1000 rows of 1 bytes at offset 0", rows(1000, 1, 2));
+    try_with("10 rows of 100 bytes at offset 0", rows(10, 100, 50));
+    try_with("is not exported for that",
+             [&](LinkRecord& r) { r.key = (is_put ? readable_ : exported_).remote().key; });
   }
 }
 
 TEST_P(HostilePeer, ManyWordsThatFitNothingAreRefused) {
-  const auto refuse = [this](const LinkRecord& record, Bytes payload = 0) {
-    expect_refused([&] { say(record, payload); });
+  const auto refuse = [this](const char* words, const LinkRecord& record, Bytes payload = 0) {
+    expect_refused(words, [&] { say(record, payload); });
   };
   LinkRecord gigantic = a_put();
   gigantic.row_bytes = (Bytes{1} << 20) + 1;
-  refuse(gigantic);
-  LinkRecord done{Kind::done};
-  done.ticket = 1;
-  refuse(done);  // of a transfer that nobody began
-  LinkRecord data{Kind::data};
-  data.ticket = data.rows = data.row_bytes = 1;
-  refuse(data, 1);
-  LinkRecord credit{Kind::credit};
-  credit.rows = 1;
-  refuse(credit);
+  refuse(kOnePiece, gigantic);
+  const LinkRecord done{.kind = Kind::done, .ticket = 1};
+  refuse("the end of a transfer that is not under way", done);  // of a transfer that nobody began
+  const LinkRecord data{.kind = Kind::data, .ticket = 1, .rows = 1, .row_bytes = 1};
+  refuse("data that nobody asked for", data, 1);
+  const LinkRecord credit{.kind = Kind::credit, .rows = 1};
+  refuse("it took more than it was sent", credit);
   LinkRecord control{Kind::control};
-  refuse(control);
+  refuse("a control message of 0 bytes", control);
   control.rows = 1;
   control.row_bytes = 4097;
-  refuse(control, 4097);
-  LinkRecord share{Kind::share};
-  share.key = 1;
-  share.row_bytes = 4096;
-  refuse(share);  // without a descriptor
-  LinkRecord mapped = a_put();
-  mapped.kind = Kind::put_pulled;
-  mapped.source_key = 1;
-  refuse(mapped);
+  refuse("1 rows of 4097 bytes in one piece, beyond 4096", control, 4097);
+  const LinkRecord share{.kind = Kind::share, .key = 1, .row_bytes = 4096};
+  refuse(GetParam() ? "without a descriptor" : "with 0 descriptors", share);
+  expect_refused(GetParam() ? kNotShared : "a put that a stream link should pull", [this] {
+    LinkRecord mapped = a_put();  // of memory that is exported by now
+    mapped.kind = Kind::put_pulled;
+    mapped.source_key = 1;
+    say(mapped);
+  });
 }
 
 TEST_P(HostilePeer, MoreThanAgreedIsRefused) {
   LinkRecord control{Kind::control};
   control.rows = control.row_bytes = 1;
-  expect_refused([&] {
+  expect_refused("more control messages than allowed", [&] {
     for (int i = 0; i < 65; ++i) say(control, 1);
   });
   const LinkRecord raise{.kind = Kind::raise, .has_signal = true};
@@ -268,7 +269,7 @@ TEST_P(HostilePeer, MoreThanAgreedIsRefused) {
   }
   expect_survives();
   say(raise);
-  expect_ends_by(Code::peer_misbehaved);
+  expect_ends_by(Code::peer_misbehaved, "more signals than allowed");
 }
 
 // It asks and asks and never listens: what the link owes it does not grow for ever.
@@ -279,13 +280,13 @@ TEST_P(HostilePeer, AnswersThatNobodyTakesHaveALimit) {
     say(put);
     link_->poll();
   }
-  expect_ends_by(Code::peer_misbehaved);
+  expect_ends_by(Code::peer_misbehaved, "it asks without taking answers");
   connect();
   for (int i = 0; i < 100'000 && link_->state(); ++i) {
     say(a_get());
     link_->poll();
   }
-  expect_ends_by(Code::peer_misbehaved);
+  expect_ends_by(Code::peer_misbehaved, "too many gets at a time");
 }
 
 // While a put is being sent, its memory is ours: only its whole end makes it the user's again.
@@ -314,7 +315,8 @@ TEST_P(HostilePeer, AGetDoesNotEndBeforeItsBytesNorGetMore) {
     LinkRecord done{Kind::done};
     done.ticket = data.ticket;
     if (!is_more) say(done);
-    expect_ends_by(Code::peer_misbehaved);
+    expect_ends_by(Code::peer_misbehaved,
+                   is_more ? "data that nobody asked for" : "the end of a get before its bytes");
     EXPECT_EQ(link_->outcome(*ticket), Outcome::failed);
     EXPECT_EQ(into[200], std::byte{0});
   }
@@ -331,16 +333,16 @@ TEST_P(HostilePeer, DescriptorsThatAreNoSealedMemoryAreRefused) {
   const Fd unsealed = *make_memfd("unsealed", 4096);
   const Fd sealed = *make_memfd("sealed", 4096);
   ASSERT_TRUE(seal(sealed.get(), kSizeSeals | F_SEAL_FUTURE_WRITE));
-  const auto refuse = [&](const LinkRecord& record, std::vector<int> fds) {
-    expect_refused([&] { say(record, 0, fds); });
+  const auto refuse = [&](const char* words, const LinkRecord& record, std::vector<int> fds) {
+    expect_refused(words, [&] { say(record, 0, fds); });
   };
-  refuse(share, {reading.get()});
-  refuse(share, {unsealed.get()});
-  refuse(share, {sealed.get(), sealed.get()});
-  refuse(a_get(), {sealed.get()});
-  refuse(LinkRecord{Kind::alive}, std::vector<int>(250, reading.get()));
+  refuse("seals are missing", share, {reading.get()});
+  refuse("seals are missing", share, {unsealed.get()});
+  refuse("a shared region with 2 descriptors", share, {sealed.get(), sealed.get()});
+  refuse(kUnasked, a_get(), {sealed.get()});
+  refuse(kUnasked, LinkRecord{Kind::alive}, std::vector<int>(250, reading.get()));
   share.row_bytes = Bytes{1} << 40;  // more than it has
-  refuse(share, {sealed.get()});
+  refuse("announced 1099511627776 bytes of memory and sent 4096", share, {sealed.get()});
 }
 
 TEST_P(HostilePeer, MappedPutsStayWithinBothRegions) {
@@ -363,26 +365,26 @@ TEST_P(HostilePeer, MappedPutsStayWithinBothRegions) {
   say(mapped());
   expect_survives();
   EXPECT_EQ(memory_[1500], std::byte{0});
-  const auto try_with = [&](auto change) {
-    expect_refused([&] {
+  const auto try_with = [&](const char* words, auto change) {
+    expect_refused(words, [&] {
       say(share, 0, {&fd, 1});
       LinkRecord record = mapped();
       change(record);
       say(record);
     });
   };
-  try_with([](LinkRecord& record) { record.source_key = 2; });
-  try_with([](LinkRecord& record) { record.source_offset = 3097; });
-  try_with([](LinkRecord& record) { record.source_offset = ~0ull; });
-  try_with([](LinkRecord& record) { record.offset = 1; });
-  try_with([](LinkRecord& record) { record.row_bytes = ~0ull; });
-  try_with([](LinkRecord& record) { record.rows = ~0ull; });
-  try_with([&](LinkRecord& record) { record.key = readable_.remote().key; });
-  expect_refused([&] {
+  try_with("does not share (key 0x2)", [](LinkRecord& r) { r.source_key = 2; });
+  try_with(kNotShared, [](LinkRecord& r) { r.source_offset = 3097; });
+  try_with(kNotShared, [](LinkRecord& r) { r.source_offset = ~0ull; });
+  try_with("at offset 1 of", [](LinkRecord& r) { r.offset = 1; });
+  try_with("1 rows of 18446744073709551615 bytes at", [](LinkRecord& r) { r.row_bytes = ~0ull; });
+  try_with("18446744073709551615 rows of 1000 bytes at", [](LinkRecord& r) { r.rows = ~0ull; });
+  try_with("is not exported for that", [&](LinkRecord& r) { r.key = readable_.remote().key; });
+  expect_refused("it shares more regions than there can be, or one twice", [&] {
     say(share, 0, {&fd, 1});
     say(share, 0, {&fd, 1});  // one key for two
   });
-  expect_refused([&] {
+  expect_refused(kNotShared, [&] {
     LinkRecord unshare{Kind::unshare};
     unshare.key = 1;
     say(share, 0, {&fd, 1});

@@ -121,13 +121,19 @@ Result<Block> PoolState::find(const std::byte* data) {
     return tl::unexpected(std::move(here).error());
   const std::lock_guard lock(mutex_);
   Extent* const extent = extent_at(data);
-  if (extent == nullptr || extent->handles.load(std::memory_order_acquire) == 0)
-    return guarded([&]() -> Result<Block> {
-      return fail(Code::invalid_argument,
-                  fmt::format("{}: {}: in no block of this pool", options_.name,
-                              static_cast<const void*>(data)));
-    });
-  extent->handles.fetch_add(1, std::memory_order_relaxed);
+  // What lies behind the block's size is in none, nor is a block that its last handle abandoned.
+  const bool is_in_block =
+      extent != nullptr && data < extent->data + extent->size.load(std::memory_order_relaxed);
+  std::uint32_t handles = is_in_block ? extent->handles.load(std::memory_order_acquire) : 0;
+  do
+    if ((handles & ~Extent::kAbandoned) == 0)
+      return guarded([&]() -> Result<Block> {
+        return fail(Code::invalid_argument,
+                    fmt::format("{}: {}: in no block of this pool", options_.name,
+                                static_cast<const void*>(data)),
+                    "name an address within a block of which somebody has a handle");
+      });
+  while (!extent->handles.compare_exchange_weak(handles, handles + 1, std::memory_order_relaxed));
   return block_of(*extent);
 }
 

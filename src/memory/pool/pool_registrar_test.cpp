@@ -177,8 +177,6 @@ TEST_F(PoolRegistrar, AForkedChildHasNoKeys) {
 
 // ---- what the system refuses ---------------------------------------------------------------
 
-#if !defined( \
-    __SANITIZE_ADDRESS__)  // with it comes the check of vptrs, which needs descriptors itself
 TEST(PoolLimits, WithoutADescriptorToSpareThereIsNoNewSlabAndNothingIsLost) {
   Pool pool = *Pool::create({.slab_bytes = kMiB});
   const auto first = pool.allocate(900'000);
@@ -194,7 +192,6 @@ TEST(PoolLimits, WithoutADescriptorToSpareThereIsNoNewSlabAndNothingIsLost) {
   EXPECT_EQ(pool.report().slabs, 1u);
   EXPECT_TRUE(pool.allocate(900'000));
 }
-#endif
 
 TEST(PoolLimits, PrivateMemoryNeedsNoDescriptorAndGivesNone) {
   Pool pool = *Pool::create({.slab_bytes = kMiB, .region = {.shareable = false}});

@@ -184,6 +184,7 @@ TEST(Pool, DetachedBlocksAreFoundByAddress) {
     ASSERT_TRUE(inside) << inside.error().message;
     EXPECT_EQ(inside->bytes().size(), 1000u);
     EXPECT_TRUE(pool.owns(*inside) && !stranger.owns(*inside));
+    EXPECT_EQ(pool.find(data + 1000).error().code, Code::invalid_argument) << "behind its size";
   }
   {
     const auto back = pool.adopt(data);
@@ -337,24 +338,29 @@ TEST(PoolResource, ServesPmrContainersAndThrowsWhatTheyExpect) {
   EXPECT_EQ(values.size(), 10'000u);
 }
 
-#if defined(__SANITIZE_ADDRESS__)
+/// By a call that the sanitizer intercepts: this test's own code is not instrumented.
+void read_by_call(const std::byte* at) {
+  const volatile std::size_t size = 1;
+  [[maybe_unused]] const volatile bool found = std::memchr(at, 1, size) != nullptr;
+}
+
 TEST(PoolDeathTest, WhatWasGivenBackIsNotReadUnnoticed) {
+  if (!has_address_sanitizer()) GTEST_SKIP() << "needs AddressSanitizer";
   Pool pool = make_pool(kMiB, kMiB);
   auto block = pool.allocate(100);
   ASSERT_TRUE(block && *block);
-  const volatile std::byte* const stale = block->bytes().data();
+  const std::byte* const stale = block->bytes().data();
   *block = Block();
-  EXPECT_DEATH(static_cast<void>(*stale), "use-after-poison");
+  EXPECT_DEATH(read_by_call(stale), "use-after-poison");
 }
 
 TEST(PoolDeathTest, WhatLiesBehindABlockIsNotReadUnnoticed) {
+  if (!has_address_sanitizer()) GTEST_SKIP() << "needs AddressSanitizer";
   Pool pool = make_pool(kMiB, kMiB);
   const auto block = pool.allocate(100);
   ASSERT_TRUE(block && *block);
-  const volatile std::byte* const behind = block->bytes().data() + 100;
-  EXPECT_DEATH(static_cast<void>(*behind), "use-after-poison");
+  EXPECT_DEATH(read_by_call(block->bytes().data() + 100), "use-after-poison");
 }
-#endif
 
 TEST(PoolDeathTest, AForeignAddressIsNoBlock) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");

@@ -71,11 +71,4 @@ std::string PipelineStageReport::text() const {
   return text;
 }
 
-double PipelineReport::overlap_efficiency() const noexcept {
-  const auto flow = elapsed - setup;
-  if (flow.count() <= 0) return 0;
-  return static_cast<double>(std::max({copy_in, compute, copy_out}).count()) /
-         static_cast<double>(flow.count());
-}
-
 }  // namespace gantry

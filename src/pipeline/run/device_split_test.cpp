@@ -1,4 +1,5 @@
 #include "pipeline/run/device_split.hpp"
+#include "base/test_effort.hpp"
 
 #include <gtest/gtest.h>
 
@@ -25,7 +26,7 @@ TEST(DeviceSplit, BordersLieAtMultiplesOfTheGrain) {
 }
 
 TEST(DeviceSplit, LeavesNoGapWhateverTheRates) {
-  std::mt19937_64 random(1);
+  std::mt19937_64 random(test_seed(1));
   for (int round = 0; round < 1000; ++round) {
     const StepRange all{random() % 1000, 1000 + (random() >> (1 + random() % 50))};
     std::vector<double> rates(1 + random() % 5);

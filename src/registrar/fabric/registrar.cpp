@@ -1,5 +1,6 @@
 #include "registrar/fabric/registrar.hpp"
 
+#include "base/assert.hpp"
 #include "base/result.hpp"
 
 #ifdef GANTRY_HAVE_LIBFABRIC
@@ -36,8 +37,9 @@ class Domain {
   // Not in a fork()ed child: it shares the domain's descriptors with its parent.
   ~Domain() {
     if (!fork_guard_.is_this()) return;
-    if (domain_ != nullptr) ::fi_close(&domain_->fid);
-    if (fabric_ != nullptr) ::fi_close(&fabric_->fid);
+    const int domain = domain_ == nullptr ? 0 : ::fi_close(&domain_->fid);
+    const int fabric = fabric_ == nullptr ? 0 : ::fi_close(&fabric_->fid);
+    GANTRY_DEBUG_ASSERT(domain == 0 && fabric == 0);  // otherwise something of it is still open
     if (info_ != nullptr) libfabric().freeinfo(info_);
   }
   Domain(const Domain&) = delete;

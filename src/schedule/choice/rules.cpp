@@ -103,10 +103,6 @@ std::span<const ChoiceRule> choice_rules() noexcept {
   return kPublicRules;
 }
 
-std::span<const PruningRule> pruning_rules() noexcept {
-  return kRules;
-}
-
 const PruningRule* rule_against(std::uint32_t asked, const Estimator& estimator,
                                 const ChoiceOptions& options, const Schedule& one) {
   if (one.pattern == SchedulePattern::serial && one.path == SchedulePath::put) return nullptr;

@@ -9,7 +9,6 @@ struct PruningRule {
   /// Whether a schedule that is not serial is left out.
   bool (*prunes)(const Estimator& estimator, const ChoiceOptions& options, const Schedule& one);
 };
-[[nodiscard]] std::span<const PruningRule> pruning_rules() noexcept;
 
 /// The first rule, of those that are asked (a bit each), that leaves it out; nullptr: none does.
 [[nodiscard]] const PruningRule* rule_against(std::uint32_t asked, const Estimator& estimator,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <random>
 
+#include "base/test_effort.hpp"
 #include "schedule/cost/costs.hpp"
 
 namespace gantry {
@@ -104,7 +105,7 @@ TEST(ScheduleCosts, AProductTakesWhatTheFormulaSays) {
 
 TEST(ScheduleCosts, AFitFindsWhatMadeTheSamples) {
   const ProductCosts truth{5000, 2e11, 24, 6, 90, 8e9};
-  std::mt19937_64 random(3);
+  std::mt19937_64 random(test_seed(3));
   std::vector<ProductSample> samples;
   for (int i = 0; i < 60; ++i) {
     const auto size = [&] { return std::int64_t{1} << (4 + random() % 8); };
@@ -128,7 +129,7 @@ TEST(ScheduleCosts, AFitFindsWhatMadeTheSamples) {
 // All have the same n; adding takes no time, as far as noise tells.
 TEST(ScheduleCosts, AFitSaysNothingOfWhatSamplesDoNotTell) {
   const ProductCosts truth{5000, 2e11, 24, 0, 90, 1e30};
-  std::mt19937_64 random(4);
+  std::mt19937_64 random(test_seed(4));
   std::uniform_real_distribution<double> noise(0.98, 1.02);
   std::vector<ProductSample> samples;
   for (const std::int64_t m : {16, 64, 256, 1024})
@@ -157,7 +158,7 @@ TEST(ScheduleCosts, AFitSaysNothingOfWhatSamplesDoNotTell) {
 
 // Times of tiny products are mostly noise; whatever they are, what is made of them reads back.
 TEST(ScheduleCosts, AFitOfNoiseStaysWithinWhatCostsMayBe) {
-  std::mt19937_64 random(5);
+  std::mt19937_64 random(test_seed(5));
   std::uniform_real_distribution<double> noise(1e-7, 1e-4);
   for (int i = 0; i < 200; ++i) {
     std::vector<ProductSample> samples;

@@ -24,7 +24,7 @@ Result<void> say(Group::Impl& group, const std::string& text) {
 
 Result<std::string> hear(Group::Impl& group, unsigned rank, Deadline deadline) {
   for (;;) {
-    const auto has_moved = group.serve();
+    const auto has_moved = group.serve(rank);
     GANTRY_ASSIGN(const auto message, group.take(rank, RankMessage::Kind::text));
     if (message)
       return std::string(reinterpret_cast<const char*>(message->payload.data()),

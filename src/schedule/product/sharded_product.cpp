@@ -23,7 +23,7 @@ constexpr unsigned kB = 1;
 constexpr unsigned kC = 2;
 
 std::string log_of(const ShardedProductOptions& options) {
-  const char* const named = std::getenv(kLogVariable);
+  const char* const named = ::secure_getenv(kLogVariable);
   return options.log.empty() && named != nullptr ? named : options.log;
 }
 

@@ -4,6 +4,9 @@
 
 #include <barrier>
 #include <functional>
+#include <limits>
+#include <mutex>
+#include <optional>
 #include <stdexcept>
 
 #include "group/group.hpp"
@@ -45,19 +48,47 @@ put 2/0 a@2 16:32,0:1024 to a@0 16:32,0:1024 after 1
 struct Struck {
   std::vector<std::optional<Error>> errors = std::vector<std::optional<Error>>(kRanks);
   std::vector<std::chrono::nanoseconds> after = std::vector<std::chrono::nanoseconds>(kRanks);
+  std::vector<std::chrono::nanoseconds> longest = std::vector<std::chrono::nanoseconds>(kRanks);
 };
 
-/// Each rank runs `runs` times at most; `strike` begins when all have run once.
-Struck run_and_strike(CabledRanks& ranks, Via via, milliseconds stall_limit, int runs,
+/// Which runs there are: all ranks have the same ones.
+class Runs {
+ public:
+  /// False: this one does not begin any more, at no rank.
+  bool begins(int run) {
+    const std::lock_guard lock(mutex_);
+    begun_ = std::max(begun_, std::min(run, last_));
+    return run <= last_;
+  }
+  /// No run begins that no rank has begun.
+  void end() {
+    const std::lock_guard lock(mutex_);
+    last_ = begun_;
+  }
+
+ private:
+  std::mutex mutex_;
+  int begun_ = 0;
+  int last_ = std::numeric_limits<int>::max();
+};
+
+/// What is left when what strikes is over.
+enum class Strike { passes, stays };
+
+/// The ranks run until one fails, or until `strike` is over where it passes. It begins when all
+/// have run once.
+Struck run_and_strike(CabledRanks& ranks, Via via, milliseconds stall_limit, Strike kind,
                       const std::function<void()>& strike) {
   const Plan plan = round_plan();
   Struck struck;
+  Runs runs;
   std::barrier all_have_run(kRanks + 1);
   std::atomic<Deadline::Clock::time_point> struck_at{};
   std::thread striker([&] {
     all_have_run.arrive_and_wait();
     struck_at = Deadline::Clock::now();
     strike();
+    if (kind == Strike::passes) runs.end();
   });
   const auto body = [&](Group& group) {
     const unsigned rank = group.rank();
@@ -65,9 +96,12 @@ Struck run_and_strike(CabledRanks& ranks, Via via, milliseconds stall_limit, int
     auto memory = buffers.tensors;  // in no region: all of it takes the connections
     for (PlanMemory& tensor : memory) tensor.region = nullptr;
     auto executor = PlanExecutor::prepare(group, plan, memory).value();
-    for (int run = 0; run < runs; ++run) {
+    for (int run = 0; runs.begins(run); ++run) {
       test::store_given(plan, buffers, rank, -7 - run);
+      const auto began = Deadline::Clock::now();
       const auto done = executor.run();
+      struck.longest[rank] =
+          std::max<std::chrono::nanoseconds>(struck.longest[rank], Deadline::Clock::now() - began);
       if (!done) {
         struck.errors[rank] = done.error();
         struck.after[rank] = Deadline::Clock::now() - struck_at.load();
@@ -85,28 +119,36 @@ Struck run_and_strike(CabledRanks& ranks, Via via, milliseconds stall_limit, int
 
 class PlanFaults : public testing::TestWithParam<Via> {};
 
-TEST_P(PlanFaults, AConnectionThatStandsStillFor300MsIsNoFailure) {
+// Something lies in it while it does so, that a rank waits for.
+TEST_P(PlanFaults, AConnectionThatStandsStillIsNoFailure) {
+  constexpr milliseconds kStill{300};
   CabledRanks ranks(kRanks);
   ranks.each_wire([](test::Wire& wire) { wire.delay(microseconds(2000)); });
-  const auto struck = run_and_strike(ranks, GetParam(), milliseconds(2000), 6, [&] {
+  const auto struck = run_and_strike(ranks, GetParam(), milliseconds(2000), Strike::passes, [&] {
     for (int i = 0; i < 2; ++i) {
       ranks.hold_between(0, 1, true);
-      std::this_thread::sleep_for(milliseconds(300));
+      ranks.wire(0, 1).await_held();
+      ranks.wire(1, 0).await_held();
+      std::this_thread::sleep_for(kStill);  // the time is what is tested
       ranks.hold_between(0, 1, false);
-      std::this_thread::sleep_for(milliseconds(50));
+      ranks.wire(0, 1).await_pieces(2);
     }
   });
   for (const auto& error : struck.errors) EXPECT_FALSE(error) << error->message;
+  for (const auto longest : struck.longest) EXPECT_GE(longest, kStill);
 }
 
 // A run takes longer than the stall limit; something is heard all the time.
 TEST_P(PlanFaults, AConnectionThatCrawlsIsNoFailure) {
+  constexpr milliseconds kStall{300};
   CabledRanks ranks(kRanks);
-  const auto struck = run_and_strike(ranks, GetParam(), milliseconds(300), 2, [&] {
+  const auto struck = run_and_strike(ranks, GetParam(), kStall, Strike::passes, [&] {
     for (const auto& [from, to] : {std::pair(0u, 1u), {1u, 0u}})
       ranks.wire(from, to).delay(microseconds(100'000));
+    ranks.wire(0, 1).await_pieces(10);  // two runs' at least, of which one is slow all the time
   });
   for (const auto& error : struck.errors) EXPECT_FALSE(error) << error->message;
+  for (const auto longest : struck.longest) EXPECT_GT(longest, kStall);
 }
 
 void expect_named(const Struck& struck, milliseconds most) {
@@ -125,21 +167,22 @@ void expect_named(const Struck& struck, milliseconds most) {
 }
 
 TEST_P(PlanFaults, AConnectionThatIsCutIsNamedByAll) {
+  constexpr milliseconds kStall{60'000};
   CabledRanks ranks(kRanks);
   ranks.each_wire([](test::Wire& wire) { wire.delay(microseconds(2000)); });
-  const auto struck = run_and_strike(ranks, GetParam(), std::chrono::seconds(60), 1000, [&] {
-    std::this_thread::sleep_for(milliseconds(30));
+  const auto struck = run_and_strike(ranks, GetParam(), kStall, Strike::stays, [&] {
+    ranks.wire(0, 1).await_pieces(3);  // the middle of a run
     ranks.cut(0, 1);
   });
-  expect_named(struck, std::chrono::seconds(10));
+  expect_named(struck, kStall / 2);
 }
 
 // Nobody says that it is lost.
 TEST_P(PlanFaults, AConnectionThatVanishesIsNamedAfterTheStallLimit) {
   constexpr milliseconds kStall{500};
   CabledRanks ranks(kRanks);
-  const auto struck = run_and_strike(ranks, GetParam(), kStall, 1000, [&] {
-    std::this_thread::sleep_for(milliseconds(30));
+  const auto struck = run_and_strike(ranks, GetParam(), kStall, Strike::stays, [&] {
+    ranks.wire(0, 1).await_pieces(3);
     ranks.hold_between(0, 1, true);
   });
   expect_named(struck, 10 * kStall);
@@ -195,18 +238,21 @@ TEST(PlanSignals, OfAnotherRanksStepAndTheSecondTimeAreDropped) {
   });
 }
 
-/// Takes its time, and writes at the end.
+/// Takes its time, for a run that does not wait for it to end before it; it writes at the end.
 class SlowGemm final : public GemmLibrary {
  public:
   const GemmFacts& facts() const noexcept override { return facts_; }
   bool takes(const DataType&) const noexcept override { return true; }
   Result<void> multiply(const Gemm& product) override {
     begun = true;
-    std::this_thread::sleep_for(milliseconds(150));
+    const Deadline most = Deadline::after(milliseconds(150));
+    while (!run_has_ended && !most.passed()) std::this_thread::yield();
+    ended_first = !run_has_ended;
     *reinterpret_cast<std::int64_t*>(product.c) = 77;
+    has_ended = true;
     return {};
   }
-  std::atomic<bool> begun{false};
+  std::atomic<bool> begun{false}, run_has_ended{false}, ended_first{false}, has_ended{false};
 
  private:
   GemmFacts facts_;
@@ -234,10 +280,9 @@ TEST(PlanFailures, NoProductGoesOnWhenARunHasFailed) {
       return;
     }
     ASSERT_FALSE(executor.run());
-    auto& result = *reinterpret_cast<std::int64_t*>(buffers.tensors[2].data);
-    result = 5;
-    std::this_thread::sleep_for(milliseconds(250));
-    EXPECT_EQ(result, 5);
+    gemm->run_has_ended = true;
+    while (!gemm->has_ended) std::this_thread::yield();  // it uses the buffers
+    EXPECT_TRUE(gemm->ended_first);
   });
 }
 

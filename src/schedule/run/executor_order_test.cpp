@@ -39,6 +39,7 @@ void run_held_up(std::string_view text, Via via) {
     all_prepared.arrive_and_wait();
     ranks.wire(0, 1).hold(true);
     all_prepared.arrive_and_wait();
+    ranks.wire(0, 1).await_held();
     std::this_thread::sleep_for(kHeldFor);
     ranks.wire(0, 1).hold(false);
   });
@@ -289,7 +290,7 @@ TEST_P(PlanOrder, AfterAFailureNothingLands) {
     test::store_given(plan, buffers, group.rank(), -1);
     all_ready.arrive_and_wait();
     if (group.rank() == 2) {
-      std::this_thread::sleep_for(milliseconds(20));
+      ranks.wire(0, 1).await_pieces(3);
       static_cast<void>(group.impl().break_with({Code::interrupted, "rank 2 gives up", ""}));
     } else {
       const auto run = executor.run();
@@ -299,7 +300,7 @@ TEST_P(PlanOrder, AfterAFailureNothingLands) {
     if (group.rank() == 1) {
       std::byte* const at = buffers.tensors[1].data;
       std::memset(at, 0x5a, kLarge);
-      std::this_thread::sleep_for(milliseconds(300));
+      ranks.wire(0, 1).await_rest();
       std::size_t changed = 0;
       for (std::size_t i = 0; i < kLarge; ++i) changed += at[i] != std::byte{0x5a};
       EXPECT_EQ(changed, 0u);
@@ -335,15 +336,16 @@ given a@0 0:4,0:8 = X 0,0
 wanted b@1 0:4,0:8 = X 0,0
 put 0/0 a@0 0:4,0:8 to b@1 0:4,0:8
 )");
-  for (const Plan* const one : {&plan, &eager})
-    test::at_all_ranks(2, GetParam(), [&](Group& group) {
+  for (const Plan* const one : {&plan, &eager}) {
+    CabledRanks ranks(2);
+    ranks.run(GetParam(), [&](Group& group) {
       const auto buffers = PlanBuffers::make(*one, group.rank()).value();
       auto executor = PlanExecutor::prepare(group, *one, buffers.tensors).value();
       for (int run = 0; run < 3; ++run) {
         if (group.rank() == 1) {
           test::store_given(*one, buffers, 1, -7 - run);
           const auto before = test::element(*one, buffers, 1, 3, 7);
-          std::this_thread::sleep_for(3 * kGroupBeat);
+          ranks.wire(0, 1).await_rest();
           EXPECT_EQ(test::element(*one, buffers, 1, 3, 7), before) << "run " << run;
         }
         test::store_given(*one, buffers, group.rank(), -7 - run);
@@ -352,6 +354,7 @@ put 0/0 a@0 0:4,0:8 to b@1 0:4,0:8
         EXPECT_EQ(test::wrong_elements(*one, buffers, group.rank()), 0u) << "run " << run;
       }
     });
+  }
 }
 
 // ---- anything --------------------------------------------------------------------------------

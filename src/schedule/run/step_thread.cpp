@@ -2,7 +2,6 @@
 
 #include <fmt/format.h>
 
-#include "base/block_signals.hpp"
 #include "base/result.hpp"
 #include "base/worker_thread.hpp"
 
@@ -30,7 +29,6 @@ Result<void> caught(const StepThread::Work& work) noexcept {
 
 Result<std::unique_ptr<StepThread>> StepThread::start(EndedSteps& ended) {
   std::unique_ptr<StepThread> made(new StepThread(ended));
-  const BlockSignals blocked;
   GANTRY_ASSIGN(made->thread_,
                 start_thread("the thread that computes", [self = made.get()] { self->work(); }));
   return made;

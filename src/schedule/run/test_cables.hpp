@@ -25,7 +25,24 @@ class Wire {
   Wire& operator=(const Wire&) = delete;
 
   /// Nothing passes while it is so.
-  void hold(bool holds) { holds_ = holds; }
+  void hold(bool holds) {
+    if (holds) has_held_ = false;
+    holds_ = holds;
+  }
+  /// Returns once it has held something back since the last hold(true), or is over.
+  void await_held() const {
+    while (!has_held_ && !is_over_) std::this_thread::yield();
+  }
+  /// Returns once it has brought `count` pieces more.
+  void await_pieces(std::uint64_t count) const {
+    for (const std::uint64_t end = pieces_ + count; pieces_ < end && !is_over_;)
+      std::this_thread::yield();
+  }
+  /// Returns once it has brought all that was said to it, or its reader takes no more.
+  void await_rest() const {
+    for (const std::uint64_t end = rests_ + 2; rests_ < end && !is_over_;)
+      std::this_thread::yield();
+  }
   /// Each piece of at most 64 KiB takes so long, or up to so long if it is at random.
   void delay(std::chrono::microseconds each, bool is_random = false) {
     is_random_ = is_random;
@@ -40,7 +57,10 @@ class Wire {
     bool is_read = true;
     while (!is_over_) {
       pollfd entry{from_, POLLIN, 0};
-      if (::poll(&entry, 1, 5) != 1) continue;
+      if (::poll(&entry, 1, 5) != 1) {
+        ++rests_;
+        continue;
+      }
       alignas(cmsghdr) Control control{};
       iovec part{bytes.data(), bytes.size()};
       msghdr message{};
@@ -62,7 +82,9 @@ class Wire {
       // Who reads no more may have said something that is still on its way by the other wire: on a
       // network nobody hears that it is gone before that.
       is_read = is_read && is_sent;
+      ++pieces_;
     }
+    is_over_ = true;
     ::shutdown(to_, SHUT_WR);
     ::shutdown(from_, SHUT_RD);
   }
@@ -73,20 +95,21 @@ class Wire {
     const auto found = bytes.rfind(kShare);
     return found == bytes.npos ? 0 : found;
   }
-  void wait(Random& random) const {
+  void wait(Random& random) {
     const std::int64_t most = each_us_;
     const std::int64_t us = is_random_ ? pick(random, 0, most) : most;
     if (us > 0) std::this_thread::sleep_for(std::chrono::microseconds(us));
-    while (holds_ && !is_over_) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    for (; holds_ && !is_over_; std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+      has_held_ = true;
   }
-  bool send(msghdr& message, std::string_view left) const {
+  bool send(msghdr& message, std::string_view left) {
     while (!left.empty() && !is_over_) {
       *message.msg_iov = {const_cast<char*>(left.data()), left.size()};
       const ssize_t sent = ::sendmsg(to_, &message, MSG_NOSIGNAL | MSG_DONTWAIT);
       if (sent < 0 && errno != EAGAIN) return false;
       if (sent < 0) {
         pollfd entry{to_, POLLOUT, 0};
-        ::poll(&entry, 1, 5);
+        rests_ += ::poll(&entry, 1, 5) == 0;
         continue;
       }
       left.remove_prefix(static_cast<std::size_t>(sent));
@@ -112,6 +135,9 @@ class Wire {
   const int from_;
   const int to_;
   std::atomic<bool> holds_{false};
+  std::atomic<bool> has_held_{false};
+  std::atomic<std::uint64_t> pieces_{0};
+  std::atomic<std::uint64_t> rests_{0};  // 5 ms in which it could bring nothing
   std::atomic<bool> is_random_{false};
   std::atomic<std::int64_t> each_us_{0};
   std::atomic<bool> is_over_{false};

@@ -61,7 +61,7 @@ inline Result<Group> group_over(std::vector<Fd> sockets, unsigned rank, Via via,
   options.directory = directory;
   options.stall_limit = stall_limit;
   options.interrupt_descriptor = interrupt_descriptor;
-  options.patience = std::chrono::seconds(60);
+  options.join_timeout = std::chrono::seconds(60);
   return Group::over(options, std::move(links));
 }
 

@@ -5,6 +5,7 @@
 
 #include "base/result.hpp"
 #include "base/system_memory.hpp"
+#include "channel/wire/metrics_page.hpp"
 #include "stage/inherited.hpp"
 #include "stage/pipe/stage_pipe_frames.hpp"
 #include "stage/poll_set.hpp"
@@ -31,6 +32,7 @@ struct PipeLink {
   Metrics metrics;
 
   [[nodiscard]] Meter& meter() const { return *metrics.meter(); }
+  [[nodiscard]] WaitTicks& waits() const { return MetricsMaker::page(metrics)->waits; }
 };
 
 // ---- receiving -----------------------------------------------------------------------------
@@ -83,10 +85,8 @@ class PipeInput final : public StageInput::Impl {
   }
 
   Result<void> wait(Deadline deadline) {
-    const std::uint64_t start = Meter::ticks();
-    auto ready = polled_.wait(deadline);
-    links_.front().meter().waited(Meter::ticks() - start);
-    return ready;
+    const CountedWait counted(links_.front().waits(), Meter::ticks());
+    return polled_.wait(deadline);
   }
 
   Message finish(Link& link, std::uint64_t asked) {
@@ -169,9 +169,10 @@ class PipeOutput final : public StageOutput::Impl {
   // waits.
   Result<Link*> pick(Deadline deadline) {
     if (links_.size() == 1 && deadline.is_never()) return &links_.front();
-    const std::uint64_t start = Meter::ticks();
-    GANTRY_TRY(room_.wait(deadline));
-    links_.front().meter().waited(Meter::ticks() - start);
+    {
+      const CountedWait counted(links_.front().waits(), Meter::ticks());
+      GANTRY_TRY(room_.wait(deadline));
+    }
     std::size_t index = next_ % links_.size();
     while (!room_.ready(index)) index = (index + 1) % links_.size();
     if (room_.failed(index)) return links_[index].frames.gone();
@@ -180,10 +181,7 @@ class PipeOutput final : public StageOutput::Impl {
 
   static Result<void> write(Link& link, FrameHeader::Kind kind, ConstByteSpan payload,
                             const SendOptions& options = {}) {
-    std::uint64_t waited = 0;
-    auto written = link.frames.write(kind, payload, waited, options);
-    link.meter().waited(waited);
-    return written;
+    return link.frames.write(kind, payload, link.waits(), options);
   }
 
   std::vector<Link> links_;

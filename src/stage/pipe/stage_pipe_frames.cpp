@@ -79,19 +79,19 @@ tl::unexpected<Error> FrameWriter::gone() const {
               "see how that stage ended");
 }
 
-Result<void> FrameWriter::write(FrameHeader::Kind kind, ConstByteSpan payload,
-                                std::uint64_t& waited, const SendOptions& options) {
+Result<void> FrameWriter::write(FrameHeader::Kind kind, ConstByteSpan payload, WaitTicks& waits,
+                                const SendOptions& options) {
   if (broken_) return gone();
   FrameHeader header(payload.size(), options);
   header.kind = kind;
   header.sent_ticks = Meter::ticks();
-  auto written = write_parts(bytes_of(header), payload, waited);
+  auto written = write_parts(bytes_of(header), payload, waits);
   broken_ = !written;
   return written;
 }
 
 Result<void> FrameWriter::write_parts(ConstByteSpan header, ConstByteSpan payload,
-                                      std::uint64_t& waited) {
+                                      WaitTicks& waits) {
   SigpipeHeld sigpipe;
   while (!header.empty() || !payload.empty()) {
     const std::array<iovec, 2> parts{part(header), part(payload)};
@@ -101,7 +101,7 @@ Result<void> FrameWriter::write_parts(ConstByteSpan header, ConstByteSpan payloa
       header = header.subspan(of_header);
       payload = payload.subspan(static_cast<Bytes>(written) - of_header);
     } else if (errno == EAGAIN) {
-      GANTRY_TRY(wait_room(waited));
+      GANTRY_TRY(wait_room(waits));
     } else if (errno == EPIPE) {
       sigpipe.raised();
       return gone();
@@ -112,13 +112,11 @@ Result<void> FrameWriter::write_parts(ConstByteSpan header, ConstByteSpan payloa
   return {};
 }
 
-Result<void> FrameWriter::wait_room(std::uint64_t& waited) {
-  const std::uint64_t start = Meter::ticks();
+Result<void> FrameWriter::wait_room(WaitTicks& waits) {
+  const CountedWait counted(waits, Meter::ticks());
   PollSet room(channel_, interrupt_);
   room.add(pipe_.get(), POLLOUT);
-  auto ready = room.wait(Deadline::never());
-  waited += Meter::ticks() - start;
-  return ready;
+  return room.wait(Deadline::never());
 }
 
 // A pipe does not report when it runs empty, so this looks every few milliseconds, only at the end

@@ -8,6 +8,7 @@
 #include "base/result.hpp"
 #include "stage/buffer_store.hpp"
 #include "stage/frame_header.hpp"
+#include "sync/wait_ticks.hpp"
 
 namespace gantry {
 
@@ -18,10 +19,10 @@ class FrameWriter {
   /// `channel` names the pipe in errors.
   FrameWriter(std::string channel, Fd pipe, int interrupt);
 
-  /// Writes a whole frame and waits for the reader as long as that takes. Adds the ticks it waited
-  /// to `waited`. Errors: `peer_gone`, `interrupted`, `system`.
-  [[nodiscard]] Result<void> write(FrameHeader::Kind kind, ConstByteSpan payload,
-                                   std::uint64_t& waited, const SendOptions& options = {});
+  /// Writes a whole frame and waits for the reader as long as that takes, which
+  /// `waits` counts. Errors: `peer_gone`, `interrupted`, `system`.
+  [[nodiscard]] Result<void> write(FrameHeader::Kind kind, ConstByteSpan payload, WaitTicks& waits,
+                                   const SendOptions& options = {});
 
   /// Waits until the reader has taken everything. Errors: `peer_gone`, `timed_out`, ...
   [[nodiscard]] Result<void> wait_drained(Deadline deadline);
@@ -31,8 +32,8 @@ class FrameWriter {
 
  private:
   [[nodiscard]] Result<void> write_parts(ConstByteSpan header, ConstByteSpan payload,
-                                         std::uint64_t& waited);
-  [[nodiscard]] Result<void> wait_room(std::uint64_t& waited);
+                                         WaitTicks& waits);
+  [[nodiscard]] Result<void> wait_room(WaitTicks& waits);
 
   std::string channel_;
   Fd pipe_;

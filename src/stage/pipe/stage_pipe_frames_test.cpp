@@ -46,7 +46,7 @@ class PipeFrames : public ::testing::Test {
   std::optional<FrameReader> reader_;
   std::optional<FrameWriter> writer_;
   BufferStore store_{kLargest};
-  std::uint64_t waited_ = 0;
+  WaitTicks waited_;
   int raw_ = -1;
 };
 

@@ -11,6 +11,7 @@
 #include "image/image_view.hpp"
 #include "image/tensor_files.hpp"
 #include "output.hpp"
+#include "tools/command_line/json_text.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -25,10 +26,7 @@ struct ImageCommand {
 Result<void> list(const ImageCommand& command) {
   const auto image = Image::open(command.file);
   if (!image) return tl::unexpected(image.error());
-  if (command.as_json)
-    return print(
-        image_json(*image, true).dump(2, ' ', false, nlohmann::json::error_handler_t::replace) +
-        "\n");
+  if (command.as_json) return print(json_text(image_json(*image, true), 2) + "\n");
   return print(image_facts(*image) + "\n" + image_table(*image));
 }
 
@@ -36,7 +34,7 @@ Result<void> verify(const ImageCommand& command) {
   auto image = Image::open(command.file);
   if (!image) return tl::unexpected(image.error());
   if (auto fine = image->verify(); !fine) return fine;
-  return print(image_facts(*image));
+  return print(image_verified(*image));
 }
 
 Result<void> estimate(const ImageCommand& command) {
@@ -68,13 +66,13 @@ Result<void> extract_tensors(const ImageCommand& command) {
 
 }  // namespace
 
-void add_image(CLI::App& app, int& exit_code) {
-  auto* const image = app.add_subcommand(
+void add_image(const Command& app, int& exit_code) {
+  const auto image = app.add_subcommand(
       "image", "List, verify, time or extract the tensors of an image that gantry pack made");
   image->require_subcommand(1);
   const auto add = [&](const std::string& name, const std::string& what, const char* example,
                        Result<void> (*run)(const ImageCommand&)) {
-    auto* const command = image->add_subcommand(name, what);
+    const auto command = image->add_subcommand(name, what);
     auto options = std::make_shared<ImageCommand>();
     command->add_option("FILE", options->file, "The image")->required();
     command->footer(fmt::format("Example: gantry image {} {}", name, example));
@@ -98,8 +96,7 @@ void add_image(CLI::App& app, int& exit_code) {
       ->required();
   extracted->add_option("--tensor", wanted->names, "Only this one; may be repeated")
       ->type_name("NAME")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->repeated();
   image->footer("Example: gantry image verify model.gimg");
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <map>
+#include <nlohmann/json.hpp>
 
 #include "channel_view.hpp"
 #include "image/tensor_files.hpp"
@@ -54,6 +55,18 @@ std::string image_facts(const Image& image) {
       printable(image.path()), format_count(image.tensors().size()), plural(image.tensors().size()),
       image.partitions().size(), plural(image.partitions().size()), format_bytes(raw_bytes(image)),
       format_bytes(image.file_bytes()), chunks.empty() ? "none" : chunks, image.digest().text());
+}
+
+std::string image_verified(const Image& image) {
+  Bytes stored = 0;
+  for (const ImageChunk& chunk : image.chunks()) stored += chunk.stored_bytes;
+  const std::size_t chunks = image.chunks().size();
+  return fmt::format(
+      "{}: whole: all {} of the file were read: {} chunk{} ({} stored, {} unpacked) by {} "
+      "checksum{}, tables and superblock by theirs, zeros between; the content by its digest {}\n",
+      printable(image.path()), format_bytes(image.file_bytes()), format_count(chunks),
+      plural(chunks), format_bytes(stored), format_bytes(raw_bytes(image)),
+      chunks == 1 ? "its" : "their", plural(chunks), image.digest().text());
 }
 
 std::string image_table(const Image& image) {

@@ -71,8 +71,8 @@ Result<void> keep(const KeepCommand& command) {
 
 }  // namespace
 
-void add_keep(CLI::App& app, int& exit_code) {
-  auto* const command =
+void add_keep(const Command& app, int& exit_code) {
+  const auto command =
       app.add_subcommand("keep", "Keep images in memory for whoever attaches them");
   auto options = std::make_shared<KeepCommand>();
   command->add_option("FILE", options->paths, "Images, as gantry pack makes them")
@@ -83,8 +83,7 @@ void add_keep(CLI::App& app, int& exit_code) {
                    "What an image is called, once for each in their order (default: its file's "
                    "name without .gimg)")
       ->type_name("NAME")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->repeated();
   add_parsed(*command, "--budget", options->budget, &parse_bytes, "BYTES",
              "For all images together; what nobody has goes when there is no room (default: four "
              "fifths of the memory)");
@@ -92,7 +91,7 @@ void add_keep(CLI::App& app, int& exit_code) {
                     "Gather their pages into huge ones, which takes some 2 ms a MiB; reserved ones "
                     "(vm.nr_hugepages) are taken anyway");
   add_users(*command, options->access);
-  command->add_flag("--quiet", options->is_quiet, "Say only what is in the way");
+  command->add_flag("--quiet", options->is_quiet, "Say nothing but errors");
   command->footer(
       "Runs until it is interrupted; who has an image then keeps it. Programs map it\n"
       "with gantry::attach_image(NAME), gantry.image(NAME) in Python; gantry ls shows\n"

@@ -15,12 +15,11 @@
 #include "image/pack_inputs.hpp"
 #include "interrupt.hpp"
 #include "options.hpp"
+#include "tools/command_line/json_text.hpp"
 #include "tools/command_line/progress.hpp"
 
 namespace gantry::cli {
 namespace {
-
-constexpr auto kReplaced = nlohmann::json::error_handler_t::replace;  // what is no UTF-8
 
 struct CodecChoice {
   bool by_rates = false;  ///< `codec` is decided when the tensors are known.
@@ -174,14 +173,14 @@ Result<void> run_pack(const PackOptions& options) {
   if (!facts) return tl::unexpected(facts.error());
   const auto image = Image::open(to);
   if (!image) return tl::unexpected(image.error());
-  return print(options.as_json ? image_json(*image, false).dump(2, ' ', false, kReplaced) + "\n"
+  return print(options.as_json ? json_text(image_json(*image, false), 2) + "\n"
                                : image_facts(*image));
 }
 
 }  // namespace
 
-void add_pack(CLI::App& app, int& exit_code) {
-  auto* const command =
+void add_pack(const Command& app, int& exit_code) {
+  const auto command =
       app.add_subcommand("pack", "Pack tensors of files into one image, which loads quickly");
   auto options = std::make_shared<PackOptions>();
   command
@@ -191,20 +190,19 @@ void add_pack(CLI::App& app, int& exit_code) {
       ->required()
       ->expected(2, -1);
   command
-      ->add_option_function<std::vector<std::string>>(
+      ->add_functions(
           "--tensor",
           [options](const std::vector<std::string>& texts) {
             for (const std::string& text : texts) {
               auto one = parse_tensor(text);
-              if (!one) throw CLI::ValidationError("--tensor", to_string(one.error()));
+              if (!one) refuse_word("--tensor", to_string(one.error()));
               options->described.push_back(std::move(*one));
             }
           },
           "What a file that does not say so holds: NAME=TYPE[SHAPE], one behind the other "
           "(default: one tensor of bytes with the file's name)")
       ->type_name("TENSOR")
-      ->expected(1)
-      ->multi_option_policy(CLI::MultiOptionPolicy::TakeAll);
+      ->repeated();
   add_parsed(*command, "--codec", options->codec, &parse_codec, "CODEC",
              "none, lz4, zstd[:LEVEL], deflate[:LEVEL], smallest or auto (default none)");
   command->add_flag("--planes", options->planes,

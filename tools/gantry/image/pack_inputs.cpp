@@ -39,6 +39,7 @@ class Gatherer {
 
  private:
   Result<void> add_file(const std::string& path, bool is_in_folder) {
+    if (auto fine = check_is_no_pointer(path); !fine) return fine;
     if (path.ends_with(kIndex)) return take(read_safetensors_index(path));
     if (path.ends_with(".safetensors")) return take(read_safetensors(path));
     if (!path.ends_with(".npy")) return add_bytes(path, is_in_folder);
@@ -54,14 +55,17 @@ class Gatherer {
     return {};
   }
 
-  // Hidden files are none of a folder's content, nor is what was not finished.
+  // Whatever is left out is named.
   Result<void> add_folder(const std::string& path) {
     std::set<std::string> files;
     std::error_code why;
     for (fs::directory_iterator entry(path, why); !why && entry != fs::directory_iterator();
          entry.increment(why)) {
       const std::string name = entry->path().filename().string();
-      if (name.starts_with('.')) continue;
+      if (name.starts_with('.')) {
+        note(entry->path().string() + ": left out: a hidden file");
+        continue;
+      }
       if (is_partial(name)) {
         note(entry->path().string() + ": left out: by its name it was not finished");
         continue;
@@ -78,13 +82,26 @@ class Gatherer {
       if (has_index && file.ends_with(".safetensors")) continue;  // by the index
       if (auto added = add_file(file, true); !added) return added;
     }
+    if (has_index) note_unnamed(files);
     return {};
+  }
+
+  void note_unnamed(const std::set<std::string>& files) const {
+    std::set<std::string_view> named;
+    for (const FileTensor& tensor : tensors_) named.insert(tensor.path);
+    for (const std::string& file : files)
+      if (file.ends_with(".safetensors") && !named.contains(file))
+        note(file + ": left out: the index does not name it");
   }
 
   Result<void> add_bytes(const std::string& path, bool is_in_folder) {
     const auto file = facts_of_file(path);
     if (!file) return tl::unexpected(file.error());
     if (described_.empty() || is_in_folder) {
+      if (const auto foreign = foreign_format(path)) {
+        if (!is_in_folder) return tl::unexpected(*foreign);
+        note(fmt::format("{}; packed as bytes; {}", foreign->message, foreign->hint));
+      }
       const auto count = static_cast<std::int64_t>(file->bytes);
       tensors_.push_back({fs::path(path).filename().string(), Tensor::dense(types::u8, {&count, 1}),
                           path, *file, 0, file->bytes});

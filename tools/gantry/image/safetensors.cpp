@@ -8,22 +8,27 @@
 #include <map>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <unordered_set>
 
 #include "channel_view.hpp"
 #include "image/tensor_files.hpp"
+#include "tools/command_line/json_text.hpp"
 
 namespace gantry::cli {
 namespace {
 
 using nlohmann::json;
 constexpr Bytes kMostHeader = 100'000'000;  // as their own library has it
+constexpr int kMostDepth = 64;
 constexpr const char* kMetadata = "__metadata__";
+constexpr const char* kStale =
+    "index and files are not of one version: fetch both anew, or name the *.safetensors instead";
 
 struct TypeName {
   std::string_view name;
   DataType type;
 };
-constexpr std::array<TypeName, 18> kTypes{{{"BOOL", {6, 8, 1}},
+constexpr std::array<TypeName, 22> kTypes{{{"BOOL", {6, 8, 1}},
                                            {"U8", types::u8},
                                            {"I8", types::i8},
                                            {"F8_E5M2", types::e5m2},
@@ -40,7 +45,11 @@ constexpr std::array<TypeName, 18> kTypes{{{"BOOL", {6, 8, 1}},
                                            {"F64", types::f64},
                                            {"U64", {DataType::unsigned_int, 64, 1}},
                                            {"I64", {DataType::signed_int, 64, 1}},
-                                           {"F4", types::e2m1}}};
+                                           {"F4", types::e2m1},
+                                           {"F6_E2M3", {15, 6, 1}},
+                                           {"F6_E3M2", {16, 6, 1}},
+                                           {"F8_E4M3FNUZ", {11, 8, 1}},
+                                           {"F8_E5M2FNUZ", {13, 8, 1}}}};
 
 bool is_utf8(const std::string& name) {
   try {
@@ -51,28 +60,68 @@ bool is_utf8(const std::string& name) {
   }
 }
 
-/// JSON in which no object of the first level has a key twice, which the parser lets pass.
-Result<json> parse_object(const std::string& path, const std::string& text) {
-  std::set<std::string> keys;
+/// What json::parse() lets pass: a key twice in the object of the first level, and arrays and
+/// objects within each other deeper than kMostDepth, which need a stack for whatever walks them.
+/// (json::parse() with a callback takes time that grows with the square of the keys.)
+class Scan final : public json::json_sax_t {
+ public:
   std::string twice;
-  const auto look = [&](int depth, json::parse_event_t event, json& parsed) {
-    if (event == json::parse_event_t::key && depth == 1)
-      if (auto key = parsed.get<std::string>(); !keys.insert(key).second) twice = key;
+  bool is_too_deep = false;
+
+  bool key(std::string& name) override {
+    if (depth_ == 1 && !keys_.insert(name).second) twice = name;
     return true;
-  };
+  }
+  bool start_object(std::size_t) override { return begin(); }
+  bool start_array(std::size_t) override { return begin(); }
+  bool end_object() override { return end(); }
+  bool end_array() override { return end(); }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(std::int64_t) override { return true; }
+  bool number_unsigned(std::uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(json::binary_t&) override { return true; }
+  bool parse_error(std::size_t, const std::string&, const json::exception&) override {
+    return false;
+  }
+
+ private:
+  bool begin() noexcept {
+    is_too_deep = ++depth_ > kMostDepth;
+    return !is_too_deep;
+  }
+  bool end() noexcept {
+    --depth_;
+    return true;
+  }
+  int depth_ = 0;
+  std::unordered_set<std::string> keys_;
+};
+
+/// JSON in which no object of the first level has a key twice.
+Result<json> parse_object(const std::string& path, const std::string& text) {
+  Scan scan;
+  json::sax_parse(text, &scan);
+  if (scan.is_too_deep)
+    return refuse(fmt::format("{}: its JSON is more than {} levels deep", path, kMostDepth),
+                  "a header of safetensors has three");
   try {
-    json object = json::parse(text, look);
+    json object = json::parse(text);
     if (!object.is_object()) return refuse(path + ": its header is no JSON object");
-    if (!twice.empty())
-      return refuse(fmt::format("{}: tensor '{}' is there twice", path, printable(twice)));
+    if (!scan.twice.empty())
+      return refuse(fmt::format("{}: tensor '{}' is there twice", path, printable(scan.twice)));
     return object;
   } catch (const json::exception& error) {
     return refuse(fmt::format("{}: it is not JSON: {}", path, error.what()));
   }
 }
 
+constexpr std::size_t kMostShown = 60;  // letters of what a file says
+
 std::string place_of(const std::string& path, const std::string& name) {
-  return fmt::format("{}: tensor '{}'", path, printable(name.substr(0, 60)));
+  return fmt::format("{}: tensor '{}'", path, printable(name.substr(0, kMostShown)));
 }
 
 Result<std::vector<std::int64_t>> read_shape(const std::string& place, const json& entry) {
@@ -84,10 +133,19 @@ Result<std::vector<std::int64_t>> read_shape(const std::string& place, const jso
   for (const json& one : *shape) {
     constexpr auto kMost = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
     if (!one.is_number_unsigned() || one.get<std::uint64_t>() > kMost)
-      return refuse(fmt::format("{}: '{}' is no number of elements", place, one.dump()));
+      return refuse(fmt::format("{}: '{}' is no number of elements", place,
+                                printable(json_text(one).substr(0, kMostShown))));
     numbers.push_back(one.get<std::int64_t>());
   }
   return numbers;
+}
+
+tl::unexpected<Error> no_type(const std::string& place, const std::string& dtype) {
+  std::string known;
+  for (const TypeName& one : kTypes) known += fmt::format(" {}", one.name);
+  return refuse(
+      fmt::format("{}: its type '{}' is unknown", place, printable(dtype.substr(0, kMostShown))),
+      fmt::format("save it as one of{}", known));
 }
 
 Result<FileTensor> read_entry(const std::string& path, const std::string& name, const json& entry,
@@ -98,8 +156,7 @@ Result<FileTensor> read_entry(const std::string& path, const std::string& name, 
                                 ? entry["dtype"].get<std::string>()
                                 : std::string();
   const auto* const type = std::ranges::find(kTypes, dtype, &TypeName::name);
-  if (type == kTypes.end())
-    return refuse(fmt::format("{}: its type '{}' is unknown", place, printable(dtype)));
+  if (type == kTypes.end()) return no_type(place, dtype);
   const auto shape = read_shape(place, entry);
   if (!shape) return tl::unexpected(shape.error());
   FileTensor tensor{name, Tensor::dense(type->type, *shape), path, file, 0, 0};
@@ -198,23 +255,30 @@ Result<std::vector<FileTensor>> read_safetensors_index(const std::string& path) 
   std::vector<FileTensor> all;
   const auto folder = std::filesystem::path(path).parent_path();
   for (auto& [file, names] : files) {
-    auto tensors = read_safetensors((folder / file).string());
+    const std::string in = (folder / file).string();
+    if (std::error_code unknown; !std::filesystem::exists(in, unknown) && !unknown)
+      return refuse(fmt::format("{}: it names {}, which is not there", path, printable(file)),
+                    kStale, Code::not_found);
+    if (auto fine = check_is_no_pointer(in); !fine) return tl::unexpected(fine.error());
+    auto tensors = read_safetensors(in);
     if (!tensors) return tensors;
     for (FileTensor& one : *tensors) {
       if (names.erase(one.name) == 0)
         return refuse(fmt::format("{}: it is in {}, and not in the index", place_of(path, one.name),
-                                  printable(file)));
+                                  printable(file)),
+                      kStale);
       all.push_back(std::move(one));
     }
     if (!names.empty())
       return refuse(
-          fmt::format("{}: it is not in {}", place_of(path, *names.begin()), printable(file)));
+          fmt::format("{}: it is not in {}", place_of(path, *names.begin()), printable(file)),
+          kStale);
   }
   return all;
 }
 
 Result<std::string> safetensors_header(std::span<const ImageTensor* const> tensors) {
-  nlohmann::ordered_json object = nlohmann::ordered_json::object();
+  std::string text = "{";
   Bytes at = 0;
   for (const ImageTensor* const one : tensors) {
     if (one->name == kMetadata || !is_utf8(one->name))
@@ -226,14 +290,15 @@ Result<std::string> safetensors_header(std::span<const ImageTensor* const> tenso
       return refuse(fmt::format("tensor '{}': safetensors files have no {}", printable(one->name),
                                 type_name(one->tensor.type)),
                     "extract into a folder");
-    object[one->name] = {
+    const nlohmann::ordered_json entry = {
         {"dtype", type->name},
-        {"shape", std::vector<std::int64_t>(one->tensor.shape.begin(),
-                                            one->tensor.shape.begin() + one->tensor.dimensions)},
+        {"shape", std::span(one->tensor.shape).first(one->tensor.dimensions)},
         {"data_offsets", {at, at + one->bytes}}};
+    text +=
+        fmt::format("{}{}:{}", text.size() == 1 ? "" : ",", json(one->name).dump(), entry.dump());
     at += one->bytes;
   }
-  std::string text = object.dump(-1, ' ', false, json::error_handler_t::replace);
+  text += '}';
   text.resize((text.size() + 7) / 8 * 8, ' ');
   const std::uint64_t bytes = text.size();
   return std::string(reinterpret_cast<const char*>(&bytes), sizeof bytes) + text;

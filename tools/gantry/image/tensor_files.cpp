@@ -20,12 +20,16 @@ struct NamedType {
   DataType type;
 };
 // What no reshape knows, with the codes of DLPack.
-constexpr std::array<NamedType, 6> kMoreTypes{{{"i64", {DataType::signed_int, 64, 1}},
-                                               {"u32", {DataType::unsigned_int, 32, 1}},
-                                               {"u64", {DataType::unsigned_int, 64, 1}},
-                                               {"bool", {6, 8, 1}},
-                                               {"c64", {5, 64, 1}},
-                                               {"e8m0", {14, 8, 1}}}};
+constexpr std::array<NamedType, 10> kMoreTypes{{{"i64", {DataType::signed_int, 64, 1}},
+                                                {"u32", {DataType::unsigned_int, 32, 1}},
+                                                {"u64", {DataType::unsigned_int, 64, 1}},
+                                                {"bool", {6, 8, 1}},
+                                                {"c64", {5, 64, 1}},
+                                                {"e8m0", {14, 8, 1}},
+                                                {"e4m3fnuz", {11, 8, 1}},
+                                                {"e5m2fnuz", {13, 8, 1}},
+                                                {"e2m3", {15, 6, 1}},
+                                                {"e3m2", {16, 6, 1}}}};
 
 Result<DataType> type_named(std::string_view name) {
   for (const NamedType& one : kMoreTypes)

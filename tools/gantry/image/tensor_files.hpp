@@ -1,6 +1,7 @@
 #pragma once  // tools/gantry/image/tensor_files.hpp: tensors as files of other programs have them.
 
 #include <gantry/image.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -50,6 +51,12 @@ struct FileTensor {
 /// What precedes the bytes of these tensors, which then follow without gaps. Errors: a type that
 /// such files do not have.
 [[nodiscard]] Result<std::string> safetensors_header(std::span<const ImageTensor* const> tensors);
+
+/// Errors: the file is a pointer of git-lfs, which stands where a file should be.
+[[nodiscard]] Result<void> check_is_no_pointer(const std::string& path);
+/// What a file of another program's is whose tensors are not read (*.npz, *.pt, *.gguf), and how
+/// they become readable. Nothing: it is none that is known.
+[[nodiscard]] std::optional<Error> foreign_format(const std::string& path);
 
 /// The tensor of a file of numpy's, named as the file without its ending.
 [[nodiscard]] Result<FileTensor> read_npy(const std::string& path);

@@ -13,28 +13,28 @@ constexpr const char* kListBenches =
 // The first column of `gantry ls`, without its title.
 constexpr const char* kListChannels = "gantry ls 2>/dev/null | sed -n '2,$s/ .*//p'";
 
-struct Command {
+struct Completed {
   std::string words;  ///< "gantry plan check"
   const CLI::App* app;
 };
 
-void collect(const CLI::App& app, const std::string& words, std::vector<Command>& into) {
+void collect(const CLI::App& app, const std::string& words, std::vector<Completed>& into) {
   into.push_back({words, &app});
   for (const CLI::App* below : shown_commands(app))
     collect(*below, words + " " + below->get_name(), into);
 }
 
-std::vector<Command> all_commands(const CLI::App& gantry) {
-  std::vector<Command> commands;
+std::vector<Completed> all_commands(const CLI::App& gantry) {
+  std::vector<Completed> commands;
   collect(gantry, gantry.get_name(), commands);
   return commands;
 }
 
 /// A loop over the words typed so far, from `first` on, that leaves the command's words in $chosen
 /// ($path is zsh's own).
-std::string find_path(const std::vector<Command>& commands, const std::string& head) {
+std::string find_path(const std::vector<Completed>& commands, const std::string& head) {
   std::vector<std::string> below;
-  for (const Command& command : commands)
+  for (const Completed& command : commands)
     if (command.app->get_parent() != nullptr) below.push_back(fmt::format("'{}'", command.words));
   return fmt::format(
       "  {}\n    case \"$chosen $each\" in\n      {}) chosen=\"$chosen $each\" ;;\n    esac\n  "
@@ -62,7 +62,7 @@ std::string bash_answer(const Values& values) {
   return "return";
 }
 
-std::string bash_values(const Command& command) {
+std::string bash_values(const Completed& command) {
   std::string text;
   for (const CLI::Option* option : options_of(*command.app)) {
     if (!takes_value(*option)) continue;
@@ -73,7 +73,7 @@ std::string bash_values(const Command& command) {
   return text;
 }
 
-std::string bash_words(const Command& command) {
+std::string bash_words(const Completed& command) {
   std::vector<std::string> options, below;
   for (const CLI::Option* option : options_of(*command.app))
     for (std::string& name : names_of(*option)) options.push_back(std::move(name));
@@ -109,7 +109,7 @@ std::string zsh_answer(const Values& values) {
   return values.words.empty() ? " " : fmt::format("({})", fmt::join(values.words, " "));
 }
 
-std::string zsh_arguments(const Command& command) {
+std::string zsh_arguments(const Completed& command) {
   std::string text = fmt::format("    '{}') _arguments", command.words);
   for (const CLI::Option* option : options_of(*command.app))
     for (const std::string& name : names_of(*option)) {
@@ -137,7 +137,7 @@ std::string zsh_arguments(const Command& command) {
 std::string bash_completion(const CLI::App& gantry) {
   const auto commands = all_commands(gantry);
   std::string values, words;
-  for (const Command& command : commands) {
+  for (const Completed& command : commands) {
     values += bash_values(command);
     words += bash_words(command);
   }
@@ -153,7 +153,7 @@ std::string bash_completion(const CLI::App& gantry) {
 std::string zsh_completion(const CLI::App& gantry) {
   const auto commands = all_commands(gantry);
   std::string cases;
-  for (const Command& command : commands) cases += zsh_arguments(command);
+  for (const Completed& command : commands) cases += zsh_arguments(command);
   return fmt::format(
       "#compdef gantry\n# Made by `gantry pages`.\n_gantry_channels() {{\n  local -a names\n"
       "  names=(${{(f)\"$({})\"}})\n  compadd -a names\n}}\n_gantry_benches() {{\n  local -a "

@@ -88,19 +88,20 @@ Values values_of(const CLI::Option& option) {
   values.are_channels = type == kChannelType;
   values.are_files = type == "FILE" || type == "DIRECTORY" || option.get_single_name() == "FILE";
   if (!type.empty() && type.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ:[") == std::string::npos)
-    values.words = CLI::detail::split(type, '|');  // "gantry|pipe|zmq"
+    values.words = CLI::detail::split(type, '|');  // "gantry|pipe"
   else if (!values.are_channels && !values.are_files)
     values.words = listed_at_first(option.get_description());
   return values;
 }
 
-void add_pages(CLI::App& app, int& exit_code) {
-  auto* const command = app.add_subcommand("pages", "Write the manual and shells' completions");
-  command->group("");  // not for those who use gantry
+void add_pages(const Command& gantry, int& exit_code) {
+  const Command command =
+      gantry.add_subcommand("pages", "Write the manual and shells' completions");
+  command->hide();  // not for those who use gantry
   auto folder = std::make_shared<std::string>();
   command->add_option("FOLDER", *folder, "Where to: man1/, bash/ and zsh/ below it")->required();
   command->footer("Example: gantry pages build/pages && man build/pages/man1/gantry-run.1");
-  command->callback([&app, folder, &exit_code] {
+  command->callback([&app = gantry.app(), folder, &exit_code] {
     // What lies beside this program is no fact of where the pages will be read.
     app.get_subcommand("bench")->footer([] {
       return std::string(

@@ -6,9 +6,6 @@
 
 namespace gantry::cli {
 
-/// Options whose value, and arguments which, are the name of a channel have this type.
-inline constexpr const char* kChannelType = "CHANNEL";
-
 /// The commands below `command` that help lists.
 [[nodiscard]] std::vector<const CLI::App*> shown_commands(const CLI::App& command);
 /// The command's options, without or with only its arguments by place.

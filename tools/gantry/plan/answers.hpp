@@ -1,7 +1,7 @@
 #pragma once  // tools/gantry/plan/answers.hpp: what `gantry plan` says, as text and as JSON.
 
 #include <gantry/schedule/choice.hpp>
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 namespace gantry::cli {
 

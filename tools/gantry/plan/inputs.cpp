@@ -166,8 +166,8 @@ Result<ScheduleCosts> read_costs(const std::string& name) {
   return parse_costs(*text).map_error([&](Error error) { return of_file(name, std::move(error)); });
 }
 
-void OperatorInput::add_to(CLI::App& command) {
-  auto* const from = command.add_option("FILE", file, "An operator as a file, instead of options");
+void OperatorInput::add_to(const Command& command) {
+  const auto from = command.add_option("FILE", file, "An operator as a file, instead of options");
   from->check([](const std::string& text) {
     return parse_overlap_kind(text) ? fmt::format("'{0}' is no file: --operator {0}", text) : "";
   });

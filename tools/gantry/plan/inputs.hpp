@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
-#include <CLI/CLI.hpp>
 #include <charconv>
 #include <gantry/schedule/choice.hpp>
 #include <optional>
+#include "tools/command_line/command.hpp"
 
 namespace gantry::cli {
 
@@ -39,18 +39,17 @@ template <class Number>
 
 /// An option that is a whole number. CLI11 would take some that are none, or become others.
 template <class Number, class Into>
-CLI::Option* add_number(CLI::App& command, const std::string& name, Into& into,
-                        const std::string& help) {
+Option add_number(const Command& command, const std::string& name, Into& into,
+                  const std::string& help) {
   const auto take = [&into, name](const std::string& text) {
     Number number{};
     const std::errc error = read_number(text, number);
     if (error == std::errc::result_out_of_range)
-      throw CLI::ValidationError(name, fmt::format("'{}' is beyond all numbers here", text));
-    if (error != std::errc())
-      throw CLI::ValidationError(name, fmt::format("'{}' is no whole number", text));
+      refuse_word(name, fmt::format("'{}' is beyond all numbers here", text));
+    if (error != std::errc()) refuse_word(name, fmt::format("'{}' is no whole number", text));
     into = number;
   };
-  return command.add_option_function<std::string>(name, take, help)->type_name("NUMBER");
+  return command.add_function(name, take, help)->type_name("NUMBER");
 }
 
 /// An operator as options, or as a file of lines "KEY VALUE" with the same names.
@@ -62,7 +61,7 @@ struct OperatorInput {
   std::string type;
   std::vector<std::int64_t> split;
 
-  void add_to(CLI::App& command);
+  void add_to(const Command& command);
   [[nodiscard]] Result<OverlapOperator> read() const;
 
  private:

@@ -12,6 +12,7 @@
 #include "plan/answers.hpp"
 #include "plan/inputs.hpp"
 #include "plan/timeline.hpp"
+#include "tools/command_line/json_text.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -33,7 +34,7 @@ struct PlanCommand {
 
 template <class Text, class Json>
 Result<void> say(const PlanCommand& command, Text text, Json json) {
-  return print(command.json ? json().dump(kJsonIndent) + "\n" : text());
+  return print(command.json ? json_text(json(), kJsonIndent) + "\n" : text());
 }
 
 // ---- what each does --------------------------------------------------------------------------
@@ -189,15 +190,15 @@ Result<void> make(const PlanCommand& command) {
 
 using Shared = std::shared_ptr<PlanCommand>;
 
-void add_costs(CLI::App& command, PlanCommand& into) {
+void add_costs(const Command& command, PlanCommand& into) {
   command.add_option("--costs", into.costs, "A file of costs, or published/mi300x-8")
       ->type_name("COSTS")
       ->required();
 }
-void add_json(CLI::App& command, PlanCommand& into) {
+void add_json(const Command& command, PlanCommand& into) {
   command.add_flag("--json", into.json, "One JSON document");
 }
-void add_constraints(CLI::App& command, PlanCommand& into) {
+void add_constraints(const Command& command, PlanCommand& into) {
   add_parsed(command, "--at-most", into.choice.constraints.at_most, &parse_bytes, "BYTES",
              "Memory that a rank's tensors may take");
   command.add_flag("--same-place", into.choice.constraints.same_place,
@@ -207,10 +208,10 @@ void add_constraints(CLI::App& command, PlanCommand& into) {
 }
 
 /// `example`: what follows `gantry plan NAME`.
-CLI::App* add_one(CLI::App& plan, const std::string& name, const std::string& what,
-                  const std::string& example, Result<void> (*run)(const PlanCommand&),
-                  int& exit_code, const Shared& into) {
-  auto* const command = plan.add_subcommand(name, what);
+Command add_one(const Command& plan, const std::string& name, const std::string& what,
+                const std::string& example, Result<void> (*run)(const PlanCommand&), int& exit_code,
+                const Shared& into) {
+  const auto command = plan.add_subcommand(name, what);
   command->footer(fmt::format("Example: gantry plan {} {}", name, example));
   command->callback([run, into, &exit_code] {
     const auto done = run(*into);
@@ -219,10 +220,10 @@ CLI::App* add_one(CLI::App& plan, const std::string& name, const std::string& wh
   return command;
 }
 
-void add_for_files(CLI::App& plan, int& exit_code) {
+void add_for_files(const Command& plan, int& exit_code) {
   const auto add = [&](const char* name, const char* what, const char* example, auto run) {
     auto into = std::make_shared<PlanCommand>();
-    auto* const command = add_one(plan, name, what, example, run, exit_code, into);
+    const auto command = add_one(plan, name, what, example, run, exit_code, into);
     command->add_option("FILE", into->file, "A plan as text")->required();
     return std::pair(command, into);
   };
@@ -243,9 +244,9 @@ void add_for_files(CLI::App& plan, int& exit_code) {
   add_number<unsigned>(*shown, "--rank", drawn->timeline.rank, "Only rows of this rank");
 }
 
-void add_expand(CLI::App& plan, int& exit_code) {
+void add_expand(const Command& plan, int& exit_code) {
   auto into = std::make_shared<PlanCommand>();
-  auto* const command =
+  const auto command =
       add_one(plan, "expand", "Write the plan of a collective: all-reduce and the like",
               "mine.gcoll --ranks 4 --size 1000", &expand_collective, exit_code, into);
   command->footer([] {  // above the example
@@ -273,10 +274,10 @@ void add_expand(CLI::App& plan, int& exit_code) {
       ->type_name("NUMBER");
 }
 
-void add_for_operators(CLI::App& plan, int& exit_code) {
+void add_for_operators(const Command& plan, int& exit_code) {
   const auto add = [&](const char* name, const char* what, const char* example, auto run) {
     auto into = std::make_shared<PlanCommand>();
-    auto* const command = add_one(plan, name, what, example, run, exit_code, into);
+    const auto command = add_one(plan, name, what, example, run, exit_code, into);
     into->op.add_to(*command);
     return std::pair(command, into);
   };
@@ -312,8 +313,8 @@ void add_for_operators(CLI::App& plan, int& exit_code) {
 
 }  // namespace
 
-void add_plan(CLI::App& app, int& exit_code) {
-  auto* const plan = app.add_subcommand(
+void add_plan(const Command& app, int& exit_code) {
+  const auto plan = app.add_subcommand(
       "plan",
       "Check, simulate and choose plans of several ranks: products that they share, collectives");
   plan->require_subcommand(1);

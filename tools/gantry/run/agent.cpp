@@ -142,7 +142,7 @@ Result<void> serve_run(HostReporter& reporter, const cli::Interrupt& interrupt) 
   sweep_run_directories(*base, interrupt);
   const Adoption adoption;
   const RaisedFileLimit file_limit;
-  Result<RunDirectory> directory = RunDirectory::create(*base, interrupt);
+  Result<RunDirectory> directory = RunDirectory::create(*base, job->pipeline.name, interrupt);
   if (!directory) return tl::unexpected(directory.error());
   Result<Guard> guard = Guard::start(directory->path());  // before the bridge's threads
   if (!guard) return tl::unexpected(guard.error());
@@ -178,8 +178,8 @@ Result<void> run_agent() {
 
 namespace gantry::cli {
 
-void add_agent(CLI::App& app, int& exit_code) {
-  CLI::App* const command =
+void add_agent(const Command& app, int& exit_code) {
+  const Command command =
       app.add_subcommand("agent", "Started by gantry run: runs its stages on this host");
   auto rank = std::make_shared<std::string>();
   command->add_option("--reach", *rank, "Speaks to the one that waits there as a rank of mpirun")

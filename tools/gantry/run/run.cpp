@@ -17,6 +17,7 @@
 #include "run/process/run_directory.hpp"
 #include "run/report/compare.hpp"
 #include "run_once.hpp"
+#include "tools/command_line/json_text.hpp"
 #include "tools/command_line/output_file.hpp"
 #include "trace/session.hpp"
 
@@ -48,19 +49,26 @@ struct Job {
 
 // ---- before anything starts ------------------------------------------------------------------
 
-Result<std::vector<Transport>> transports(const Arguments& arguments) {
+std::vector<Transport> transports(const Arguments& arguments) {
   std::vector<Transport> result{arguments.transport};
   if (arguments.compare) result.push_back(*arguments.compare);
-  for (const Transport transport : result)
-    if (const auto fine = check_transport(transport); !fine) return tl::unexpected(fine.error());
   return result;
 }
 
+/// The first mistakes are told here; the last is the error.
+tl::unexpected<Error> all_mistakes(Error first, const std::vector<Error>& others) {
+  if (others.empty()) return tl::unexpected(std::move(first));
+  cli::note(to_string(first));
+  for (std::size_t i = 0; i + 1 < others.size(); ++i) cli::note(to_string(others[i]));
+  return tl::unexpected(others.back());
+}
+
 Result<Pipeline> pipeline(const Arguments& arguments) {
-  Result<Pipeline> result = read_pipeline(arguments.file, arguments.overrides);
-  if (!result) return result;
-  if (const auto fine = locate_programs(*result, kThisHost, result->source.folder); !fine)
-    return tl::unexpected(fine.error());
+  std::vector<Error> others;
+  Result<Pipeline> result = read_pipeline(arguments.file, arguments.overrides, &others);
+  if (!result) return all_mistakes(result.error(), others);
+  if (const auto fine = locate_programs(*result, kThisHost, result->source.folder, &others); !fine)
+    return all_mistakes(fine.error(), others);
   if (const auto fine = locate_launchers(*result); !fine) return tl::unexpected(fine.error());
   return result;
 }
@@ -118,9 +126,7 @@ Result<Job> prepare(const Arguments& arguments) {
   if (const auto fine = check_outputs(arguments); !fine) return tl::unexpected(fine.error());
   job.options.connect_within = arguments.connect_within;
   job.options.quiet = arguments.quiet;
-  auto chosen = transports(arguments);
-  if (!chosen) return tl::unexpected(chosen.error());
-  job.transports = std::move(*chosen);
+  job.transports = transports(arguments);
   auto read = pipeline(arguments);
   if (!read) return tl::unexpected(read.error());
   job.pipeline = std::move(*read);
@@ -136,7 +142,7 @@ Result<Job> prepare(const Arguments& arguments) {
 
 template <class Report>
 Result<void> show(const Report& report, bool json) {
-  return cli::print(json ? to_json(report).dump(kJsonIndent) + "\n" : to_text(report));
+  return cli::print(json ? cli::json_text(to_json(report), kJsonIndent) + "\n" : to_text(report));
 }
 
 Result<void> write_page(const std::string& path, const RunReport& report, const Course& course) {
@@ -144,15 +150,16 @@ Result<void> write_page(const std::string& path, const RunReport& report, const 
   return file ? file->write(to_html(report, course)) : tl::unexpected(file.error());
 }
 
-Result<void> conclude(std::vector<RunReport> reports, bool json) {
+Result<void> conclude(std::vector<RunReport> reports, const Arguments& arguments) {
   Result<void> shown;
   Result<void> accounted;
   for (const RunReport& report : reports)
     if (accounted) accounted = report.check_accounts();
+  if (arguments.quiet && !arguments.json) return accounted;
   if (reports.size() == 1) {
-    shown = show(reports[0], json);
+    shown = show(reports[0], arguments.json);
   } else {
-    shown = show(Comparison{std::move(reports[0]), std::move(reports[1])}, json);
+    shown = show(Comparison{std::move(reports[0]), std::move(reports[1])}, arguments.json);
   }
   return accounted ? shown : accounted;
 }
@@ -162,7 +169,7 @@ Result<void> conclude(std::vector<RunReport> reports, bool json) {
 void take_overrides(const std::vector<std::string>& texts, Arguments& arguments) {
   for (const std::string& text : texts) {
     Result<Setting> setting = parse_override(text);
-    if (!setting) throw CLI::ValidationError("--set", setting.error().message);
+    if (!setting) cli::refuse_word("--set", setting.error().message);
     arguments.overrides.push_back(std::move(*setting));
   }
 }
@@ -187,7 +194,7 @@ Result<std::vector<RunReport>> run_each(const Job& job, TraceWish trace,
   for (const Transport transport : job.transports) {
     const TraceWish traced =
         transport == Transport::gantry ? std::exchange(trace, {}) : TraceWish();
-    if (!trace.file.empty())
+    if (!trace.file.empty() && !job.options.quiet)
       cli::note(fmt::format("GANTRY_TRACE: the run over {} is not traced", to_string(transport)));
     auto report = run_once(job.pipeline, transport, job.base, job.options, interrupt, traced);
     if (!report) return tl::unexpected(report.error());
@@ -219,7 +226,7 @@ Result<void> run(const Arguments& arguments) {
     if (!written) cli::note(written.error().message);
     return reports.back().end;
   }
-  const Result<void> concluded = conclude(std::move(reports), arguments.json);
+  const Result<void> concluded = conclude(std::move(reports), arguments);
   return written ? concluded : written;
 }
 
@@ -228,20 +235,21 @@ Result<void> run(const Arguments& arguments) {
 
 namespace gantry::cli {
 
-void add_run(CLI::App& app, int& exit_code) {
+void add_run(const Command& app, int& exit_code) {
   auto arguments = std::make_shared<run::Arguments>();
-  CLI::App* command = app.add_subcommand("run", "Run a pipeline: start its stages, connect them");
+  const Command command =
+      app.add_subcommand("run", "Run a pipeline: start its stages, connect them");
   command->add_option("FILE", arguments->file, "Pipeline file (TOML)")->required();
   command
-      ->add_option_function<std::vector<std::string>>(
+      ->add_functions(
           "--set", [arguments](const auto& texts) { run::take_overrides(texts, *arguments); },
           "A setting of the file; may be given several times")
       ->type_name("KEY=VALUE")
       ->allow_extra_args(false);
-  add_parsed(*command, "--transport", arguments->transport, parse_transport, "gantry|pipe|zmq",
+  add_parsed(*command, "--transport", arguments->transport, parse_transport, "gantry|pipe",
              "What carries the messages (gantry)");
-  auto* const compare = add_parsed(*command, "--compare", arguments->compare, run::parse_compared,
-                                   "gantry|pipe|zmq", "Run again over this transport, and compare");
+  const auto compare = add_parsed(*command, "--compare", arguments->compare, run::parse_compared,
+                                  "gantry|pipe", "Run again over this transport, and compare");
   command
       ->add_option("--report", arguments->page,
                    "The report as a page of HTML too, with the run's course; it needs no server. "
@@ -251,7 +259,8 @@ void add_run(CLI::App& app, int& exit_code) {
   add_parsed(*command, "--connect-within", arguments->connect_within, parse_time, "TIME",
              "For every stage to open its ends (60 s)");
   command->add_flag("--json", arguments->json, "The report as JSON");
-  command->add_flag("--quiet", arguments->quiet, "No progress");
+  command->add_flag("--quiet", arguments->quiet,
+                    "No progress, and no report but that of --json and --report");
   command
       ->add_option("--trace", arguments->trace.file,
                    "Record what this host's stages do, for Perfetto (see gantry trace)")

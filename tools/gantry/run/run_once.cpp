@@ -18,7 +18,7 @@ Result<RunReport> run_once(const Pipeline& pipeline, Transport transport, const 
                            const TraceWish& trace) {
   const Adoption adoption;
   const RaisedFileLimit file_limit;
-  Result<RunDirectory> directory = RunDirectory::create(base, interrupt);
+  Result<RunDirectory> directory = RunDirectory::create(base, pipeline.name, interrupt);
   if (!directory) return tl::unexpected(directory.error());
   Result<Guard> guard = Guard::start(directory->path());
   if (!guard) return tl::unexpected(guard.error());

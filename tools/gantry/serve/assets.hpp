@@ -12,6 +12,6 @@ struct Asset {
 };
 
 /// Made of page/ when the program is built (assets.cpp.in).
-extern const std::array<Asset, 4> kAssets;
+extern const std::array<Asset, 5> kAssets;
 
 }  // namespace gantry::cli

@@ -52,21 +52,98 @@ std::string_view take_until(std::string_view& text, std::string_view end) {
   return part;
 }
 
-void take_field(HttpRequest& request, std::string_view line) {
-  const std::string name = lower(take_until(line, ":"));
-  const std::string value(trimmed(line));
-  if (name == "host") {
-    request.is_sound = request.is_sound && request.host.empty();  // two of them: which is meant?
-    request.host = value;
-  } else if (name == "authorization") {
-    request.authorization = value;
-  } else if (name == "accept") {
-    request.accept = value;
-  } else if (name == "connection") {
-    request.keeps_alive = lower(value).find("close") == std::string::npos;
-  } else if (name == "transfer-encoding" || (name == "content-length" && value != "0")) {
-    request.is_sound = false;
+// RFC 9110, 5.6.2.
+bool is_token(std::string_view text) {
+  constexpr std::string_view kMarks = "!#$%&'*+-.^_`|~";
+  return !text.empty() && std::ranges::all_of(text, [&](unsigned char c) {
+    return std::isalnum(c) != 0 || kMarks.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
+// RFC 3986, 3.2, without a user.
+bool is_authority(std::string_view text) {
+  constexpr std::string_view kMarks = "-._~!$&'()*+,;=%:[]";
+  return std::ranges::all_of(text, [&](unsigned char c) {
+    return std::isalnum(c) != 0 || kMarks.find(static_cast<char>(c)) != std::string_view::npos;
+  });
+}
+
+// Each CR is followed by an LF, if by anything yet, each LF follows a CR, and no other control
+// character is there but tabulators.
+bool has_sound_lines(std::string_view bytes) {
+  char last = '\0';
+  for (const char c : bytes) {
+    const bool is_control = static_cast<unsigned char>(c) < ' ' || c == '\x7f';
+    if ((last == '\r') != (c == '\n')) return false;
+    if (is_control && c != '\t' && c != '\r' && c != '\n') return false;
+    last = c;
   }
+  return true;
+}
+
+// Once: of two, another server might take the other one.
+bool set_once(std::optional<std::string>& field, std::string_view value) {
+  if (field) return false;
+  field = value;
+  return true;
+}
+
+/// What of a request's fields is looked at.
+struct Fields {
+  std::optional<std::string> host;
+  std::optional<std::string> authorization;
+  std::optional<std::string> content_length;
+  std::string accept;
+  bool says_close = false;
+};
+
+bool take_field(Fields& fields, std::string_view line) {
+  const bool has_colon = line.find(':') != std::string_view::npos;
+  const std::string name = lower(take_until(line, ":"));
+  std::string_view value = trimmed(line);
+  if (!has_colon || !is_token(name) || name == "transfer-encoding") return false;
+  if (name == "host") return is_authority(value) && set_once(fields.host, value);
+  if (name == "authorization") return set_once(fields.authorization, value);
+  if (name == "content-length") return value == "0" && set_once(fields.content_length, value);
+  if (name == "accept") fields.accept.append(fields.accept.empty() ? "" : ", ").append(value);
+  while (name == "connection" && !value.empty())
+    fields.says_close = lower(trimmed(take_until(value, ","))) == "close" || fields.says_close;
+  return true;
+}
+
+// "/PATH?QUERY", the same behind "http://HOST", which then says whose page is meant, or "*".
+bool take_target(HttpRequest& request, std::string_view target) {
+  constexpr std::string_view kScheme = "http://";
+  if (lower(target.substr(0, kScheme.size())) == kScheme) {
+    target.remove_prefix(kScheme.size());
+    const auto end = std::min(target.find_first_of("/?"), target.size());
+    request.host = target.substr(0, end);
+    target.remove_prefix(end);
+    if (request.host->empty() || !is_authority(*request.host)) return false;
+  }
+  request.path = take_until(target, "?");
+  request.query = target;
+  if (request.path.empty() && request.host) request.path = "/";
+  return request.path.starts_with('/') || (request.path == "*" && request.method == "OPTIONS");
+}
+
+bool take_head(HttpRequest& request, std::string_view head) {
+  std::string_view line = take_until(head, "\r\n");
+  request.method = take_until(line, " ");
+  const bool has_target = take_target(request, take_until(line, " "));
+  constexpr std::string_view kVersion = "HTTP/1.";
+  if (!has_target || !is_token(request.method) || !line.starts_with(kVersion) ||
+      line.size() != kVersion.size() + 1 || std::isdigit(line.back()) == 0)
+    return false;
+  Fields fields;
+  while (!head.empty())
+    if (!take_field(fields, take_until(head, "\r\n"))) return false;
+  const bool is_old = line.ends_with('0');
+  if (!request.host) request.host = fields.host;
+  request.authorization = fields.authorization.value_or("");
+  request.accept = std::move(fields.accept);
+  request.keeps_alive = !is_old && !fields.says_close;
+  return is_old || fields.host;
 }
 
 // Nothing if it is not base64 (RFC 4648).
@@ -105,20 +182,16 @@ bool is_address(int family, const std::string& text) {
 }  // namespace
 
 std::optional<HttpRequest> take_request(std::string& bytes) {
-  const std::size_t end = bytes.find("\r\n\r\n");
-  if (end == std::string::npos) return std::nullopt;
-  const std::string head = bytes.substr(0, end);
-  bytes.erase(0, end + 4);
-  std::string_view rest = head;
-  std::string_view line = take_until(rest, "\r\n");
+  constexpr std::string_view kEnd = "\r\n\r\n";
+  if (bytes.starts_with("\r\n") && !bytes.starts_with(kEnd)) bytes.erase(0, 2);  // RFC 9112, 2.2
+  const std::size_t end =
+      std::min(std::string_view(bytes).substr(0, kMostRequestBytes).find(kEnd), bytes.size());
+  const std::string taken = bytes.substr(0, end + kEnd.size());
+  const bool has_lines = has_sound_lines(taken);
+  if (end == bytes.size() && has_lines) return std::nullopt;
+  bytes.erase(0, taken.size());
   HttpRequest request;
-  request.method = take_until(line, " ");
-  std::string_view target = take_until(line, " ");
-  request.path = take_until(target, "?");
-  request.query = target;
-  request.is_sound = request.path.starts_with('/') && line.starts_with("HTTP/1.");
-  request.keeps_alive = line != "HTTP/1.0";
-  while (!rest.empty()) take_field(request, take_until(rest, "\r\n"));
+  request.is_sound = has_lines && take_head(request, std::string_view(taken).substr(0, end));
   return request;
 }
 

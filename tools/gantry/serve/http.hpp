@@ -9,20 +9,21 @@ namespace gantry::cli {
 
 struct HttpRequest {
   std::string method;
-  std::string path;   ///< Before the '?'.
-  std::string query;  ///< Behind it.
-  std::string host;
+  std::string path;                 ///< Before the '?'.
+  std::string query;                ///< Behind it.
+  std::optional<std::string> host;  ///< Missing from some of HTTP/1.0; browsers always send it.
   std::string authorization;
   std::string accept;
   bool keeps_alive = true;
-  bool is_sound = true;  ///< False: no request that can be answered otherwise than with 400.
+  bool is_sound = true;  ///< False: the only answer is 400, and the connection ends with it.
 };
 
 /// Longer ones are refused.
 inline constexpr std::size_t kMostRequestBytes = 8192;
 
-/// Takes the first request off `bytes`; nothing if it is not there whole. A request with a body is
-/// not sound: nothing here takes one.
+/// Takes the first request off `bytes`; nothing if it is not there whole and may still be sound.
+/// A request with a body is not sound, nor is one whose end another server might see elsewhere
+/// (RFC 9112, 11.2): folded lines, bare CR or LF, a space before a colon.
 [[nodiscard]] std::optional<HttpRequest> take_request(std::string& bytes);
 
 struct HttpResponse {

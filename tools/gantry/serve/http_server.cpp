@@ -11,6 +11,7 @@
 
 #include <algorithm>
 #include <array>
+#include <iterator>
 #include <memory>
 #include <utility>
 #include <vector>
@@ -21,6 +22,7 @@ namespace gantry::cli {
 namespace {
 
 constexpr std::chrono::milliseconds kTick{1000};  // how late a silent caller may be found out
+constexpr int kAcceptsARound = 64;                // then those who are there have their turn
 
 using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
 
@@ -62,6 +64,9 @@ Result<HttpServer> HttpServer::listen(const std::string& host, const std::string
   if (server.socket_ < 0) return tl::unexpected(system_error("socket", errno));
   const int on = 1;
   ::setsockopt(server.socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  // The kernel keeps callers that say nothing for so many seconds.
+  const int deferred_s = static_cast<int>(kPatience.count());
+  ::setsockopt(server.socket_, IPPROTO_TCP, TCP_DEFER_ACCEPT, &deferred_s, sizeof deferred_s);
   const std::string where =
       host.find(':') == std::string::npos ? host + ":" + port : "[" + host + "]:" + port;
   if (::bind(server.socket_, address.ai_addr, address.ai_addrlen) != 0 ||
@@ -124,28 +129,38 @@ Result<void> HttpServer::serve(const Interrupt& interrupt, const Answer& answer)
     auto one = connections_.begin();
     for (std::size_t i = 2; i < entries.size(); ++i) {
       const auto here = one++;
-      const bool is_late = Clock::now() - here->active > kPatience;
+      const bool is_late = Clock::now() - here->active > (here->is_over ? kLinger : kPatience);
       if (entries[i].revents != 0 ? !go_on(*here, entries[i].revents, answer) : is_late)
         close_one(here);
     }
     is_full_ = false;
-    if (entries[1].revents != 0) accept_all();
+    if (entries[1].revents != 0) accept_some(answer);
   }
 }
 
-void HttpServer::accept_all() {
-  for (;;) {
+void HttpServer::accept_some(const Answer& answer) {
+  for (int i = 0; i < kAcceptsARound; ++i) {
     const int socket = ::accept4(socket_, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
     if (socket < 0) {
-      is_full_ = errno == EMFILE || errno == ENFILE;  // until the next tick
-      return;
+      const bool is_full = errno == EMFILE || errno == ENFILE;
+      is_full_ = is_full && connections_.empty();  // until the next tick
+      if (!is_full || is_full_) return;
+      make_room();
+      continue;
     }
+    if (connections_.size() >= kConnections) make_room();
     const int on = 1;
     ::setsockopt(socket, IPPROTO_TCP, TCP_NODELAY, &on, sizeof on);
-    if (connections_.size() >= kConnections)
-      close_one(std::ranges::min_element(connections_, {}, &Connection::active));
-    connections_.push_back({socket, {}, {}, 0, false, Clock::now()});
+    Connection& newest = connections_.emplace_back();
+    newest.socket = socket;
+    if (!go_on(newest, POLLIN, answer)) close_one(std::prev(connections_.end()));
   }
+}
+
+void HttpServer::make_room() {
+  close_one(std::ranges::min_element(connections_, {}, [](const Connection& one) {
+    return std::pair(!one.out.empty(), one.active);
+  }));
 }
 
 void HttpServer::close_one(std::list<Connection>::iterator one) {
@@ -153,16 +168,20 @@ void HttpServer::close_one(std::list<Connection>::iterator one) {
   connections_.erase(one);
 }
 
-/// False: the connection is over.
+/// False: the connection is to be closed.
 bool HttpServer::go_on(Connection& connection, short events, const Answer& answer) {
-  connection.active = Clock::now();
   if ((events & POLLERR) != 0) return false;
+  if (connection.is_over) {
+    connection.in.clear();
+    return receive(connection) && Clock::now() - connection.active < kLinger;
+  }
+  connection.active = Clock::now();
   if (!connection.out.empty()) {
     if (!send_rest(connection)) return false;
   } else if (!receive(connection)) {
     return false;
   }
-  while (connection.out.empty()) {
+  while (connection.out.empty() && !connection.is_over) {
     auto request = take_request(connection.in);
     if (!request && connection.in.size() <= kMostRequestBytes) return true;
     if (!request || !request->is_sound) {
@@ -198,7 +217,9 @@ bool HttpServer::send_rest(Connection& connection) {
   }
   connection.out.clear();
   connection.sent = 0;
-  return !connection.ends;
+  connection.is_over = connection.ends;
+  // Closing it while bytes lie unread would take the answer away again (RFC 9112, 9.6).
+  return !connection.is_over || ::shutdown(connection.socket, SHUT_WR) == 0;
 }
 
 }  // namespace gantry::cli

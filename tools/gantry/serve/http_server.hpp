@@ -9,12 +9,15 @@
 
 namespace gantry::cli {
 
-/// Listens, and answers. A caller that is slow, silent or gone keeps nobody else. Move-only.
+/// Listens, and answers. A caller that is slow, silent or gone keeps nobody else: a caller becomes
+/// a connection once it has said something, and is heard before the next one is let in. Move-only.
 class HttpServer {
  public:
   using Answer = std::function<HttpResponse(const HttpRequest&)>;
-  static constexpr std::size_t kConnections = 64;  ///< With more the longest idle one is closed.
+  /// With more the longest idle one is closed, before any that an answer is on its way to.
+  static constexpr std::size_t kConnections = 64;
   static constexpr std::chrono::seconds kPatience{30};  ///< With a caller that does nothing.
+  static constexpr std::chrono::seconds kLinger{2};     ///< With one that has its last answer.
 
   /// `host` is an address or a name of this host; port "0": a free one. Errors: `already_exists`
   /// when the port is taken, `not_found`, `permission_denied`, `system`.
@@ -35,11 +38,13 @@ class HttpServer {
     std::string in;
     std::string out;
     std::size_t sent = 0;
-    bool ends = false;  ///< When everything is sent.
+    bool ends = false;     ///< When everything is sent.
+    bool is_over = false;  ///< Everything is sent; what still comes is dropped.
     Clock::time_point active;
   };
   explicit HttpServer(int socket) : socket_(socket) {}
-  void accept_all();
+  void accept_some(const Answer& answer);
+  void make_room();
   static bool go_on(Connection& connection, short events, const Answer& answer);
   static bool receive(Connection& connection);
   static bool send_rest(Connection& connection);

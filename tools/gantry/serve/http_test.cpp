@@ -14,7 +14,7 @@ using ::testing::StartsWith;
 TEST(Http, TakesOneRequestAfterTheOther) {
   std::string bytes =
       "GET /history.json?channel=run-1/c HTTP/1.1\r\nHOST:  localhost:1 \r\n"
-      "accept: text/html\r\nConnection: close\r\n\r\nHEAD / HTTP/1.1\r\n";
+      "accept: text/html\r\nConnection: close\r\n\r\nHEAD / HTTP/1.1\r\nHost: a\r\n";
   const auto first = take_request(bytes);
   ASSERT_TRUE(first);
   EXPECT_TRUE(first->is_sound);
@@ -24,7 +24,7 @@ TEST(Http, TakesOneRequestAfterTheOther) {
   EXPECT_EQ(first->host, "localhost:1");
   EXPECT_EQ(first->accept, "text/html");
   EXPECT_FALSE(first->keeps_alive);
-  EXPECT_EQ(bytes, "HEAD / HTTP/1.1\r\n");
+  EXPECT_EQ(bytes, "HEAD / HTTP/1.1\r\nHost: a\r\n");
   EXPECT_FALSE(take_request(bytes));
   bytes += "\r\n";
   const auto second = take_request(bytes);
@@ -34,16 +34,105 @@ TEST(Http, TakesOneRequestAfterTheOther) {
   EXPECT_EQ(bytes, "");
 }
 
+// RFC 9112: whatever two servers could cut differently is refused by this one.
 TEST(Http, WhatIsNoSuchRequestIsNotSound) {
-  for (const char* head :
-       {"", "nonsense", "GET  HTTP/1.1", "GET / HTTP/2", "GET http://x/ HTTP/1.1",
-        "GET / HTTP/1.1\r\nHost: a\r\nHost: b", "GET / HTTP/1.1\r\nContent-Length: 5",
-        "GET / HTTP/1.1\r\nTransfer-Encoding: chunked"}) {
-    std::string bytes = std::string(head) + "\r\n\r\n";
+  const std::string line = "GET / HTTP/1.1\r\n";
+  const std::string honest = line + "Host: a\r\n";
+  for (const std::string& head : {std::string(),
+                                  std::string("nonsense"),
+                                  std::string("GET  HTTP/1.1\r\nHost: a"),
+                                  std::string("GET / HTTP/2\r\nHost: a"),
+                                  std::string("GET / HTTP/1.1 \r\nHost: a"),
+                                  std::string("GET / HTTP/1.\r\nHost: a"),
+                                  std::string("GET / HTTP/1.11\r\nHost: a"),
+                                  std::string("GET /  HTTP/1.1\r\nHost: a"),
+                                  std::string("GET\t/ HTTP/1.1\r\nHost: a"),
+                                  std::string("G(T / HTTP/1.1\r\nHost: a"),
+                                  std::string("GET * HTTP/1.1\r\nHost: a"),
+                                  std::string("GET http:/// HTTP/1.1\r\nHost: a"),
+                                  std::string("GET http://me@x/ HTTP/1.1\r\nHost: a"),
+                                  std::string("GET https://x/ HTTP/1.1\r\nHost: a"),
+                                  line + "Accept: a",
+                                  line + "Host: a b",
+                                  line + "Host: a\r\nHost: a",
+                                  line + "Host : a",
+                                  honest + "Authorization: x\r\nAuthorization: y",
+                                  honest + "Content-Length: 5",
+                                  honest + "Content-Length: 0\r\nContent-Length: 5",
+                                  honest + "Content-Length : 5",
+                                  honest + "Content-Length: 0\r\nContent-Length: 0",
+                                  honest + "Content-Length: 0, 5",
+                                  honest + "Content-Length: +0",
+                                  honest + "Content-Length:",
+                                  honest + "Transfer-Encoding: chunked",
+                                  honest + "Transfer-Encoding:",
+                                  honest + "Content-Length: 0\r\nTransfer-Encoding : chunked",
+                                  honest + "X: a\r\n Content-Length: 5",
+                                  honest + "X: a\r\n\tb",
+                                  honest + "X",
+                                  honest + ": a",
+                                  honest + "X Y: a",
+                                  honest + "X: a\nContent-Length: 5",
+                                  honest + "X: a\rContent-Length: 5",
+                                  honest + "X: a\r",
+                                  honest + "X: \x7f",
+                                  honest + "X: a" + std::string(1, '\0')}) {
+    std::string bytes = head + "\r\n\r\n";
     const auto request = take_request(bytes);
     ASSERT_TRUE(request) << head;
     EXPECT_FALSE(request->is_sound) << head;
   }
+}
+
+// They are not waited for: no end of theirs would be one.
+TEST(Http, LinesThatNothingCanMendAreRefusedBeforeTheirEnd) {
+  for (const char* head : {"GET / HTTP/1.1\nHost: a\n\n", "\x16\x03\x01", "GET /\rx"}) {
+    std::string bytes = head;
+    const auto request = take_request(bytes);
+    ASSERT_TRUE(request) << head;
+    EXPECT_FALSE(request->is_sound) << head;
+  }
+  std::string fine = "GET / HTTP/1.1\r";
+  EXPECT_FALSE(take_request(fine));
+}
+
+TEST(Http, ALongRequestIsNotTakenWhereverItEnds) {
+  const std::string begin = "GET / HTTP/1.1\r\nHost: a\r\nX: ";
+  for (const std::size_t more : {0, 1}) {
+    std::string bytes =
+        begin + std::string(kMostRequestBytes - begin.size() - 4 + more, 'x') + "\r\n\r\n";
+    EXPECT_EQ(take_request(bytes).has_value(), more == 0);
+    EXPECT_EQ(bytes.empty(), more == 0);
+  }
+}
+
+TEST(Http, ProbesOfOldAreSoundAndNeedNoHost) {
+  std::string bytes =
+      "\r\nGET /metrics HTTP/1.0\r\n\r\n"
+      "GET HTTP://localhost:1/metrics?a HTTP/1.1\r\nHost: elsewhere\r\nContent-Length: 0\r\n\r\n"
+      "OPTIONS * HTTP/1.1\r\nHost: a\r\nConnection: a, CLOSE\r\nConnection: b\r\n\r\n"
+      "GET http://localhost HTTP/1.1\r\nHost: a\r\n\r\n";
+  const auto old = take_request(bytes);
+  ASSERT_TRUE(old);
+  EXPECT_TRUE(old->is_sound);
+  EXPECT_EQ(old->path, "/metrics");
+  EXPECT_FALSE(old->host);
+  EXPECT_FALSE(old->keeps_alive);
+  const auto absolute = take_request(bytes);
+  ASSERT_TRUE(absolute);
+  EXPECT_TRUE(absolute->is_sound);
+  EXPECT_EQ(absolute->host, "localhost:1");
+  EXPECT_EQ(absolute->path, "/metrics");
+  EXPECT_EQ(absolute->query, "a");
+  EXPECT_TRUE(absolute->keeps_alive);
+  const auto all = take_request(bytes);
+  ASSERT_TRUE(all);
+  EXPECT_TRUE(all->is_sound);
+  EXPECT_FALSE(all->keeps_alive);
+  const auto bare = take_request(bytes);
+  ASSERT_TRUE(bare);
+  EXPECT_TRUE(bare->is_sound);
+  EXPECT_EQ(bare->path, "/");
 }
 
 TEST(Http, OnlyAddressesAndLocalhostArePlainHosts) {

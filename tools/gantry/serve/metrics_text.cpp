@@ -1,4 +1,6 @@
 #include "serve/metrics_text.hpp"
+#include "channel_view.hpp"
+#include "tools/command_line/json_text.hpp"
 
 #include <algorithm>
 
@@ -140,8 +142,7 @@ constexpr Column<RankStatus> kOfRanks[] = {
 /// UTF-8 of a length that a series can bear: a hostile end chooses some of these texts.
 std::string label_text(const std::string& text) {
   using nlohmann::json;
-  const std::string sound =
-      json(text.substr(0, kMostLabelBytes)).dump(-1, ' ', false, json::error_handler_t::replace);
+  const std::string sound = json_text(json(text.substr(0, kMostLabelBytes)));
   return json::parse(sound).get<std::string>();
 }
 
@@ -197,20 +198,32 @@ struct Ends {
                          &rank);
   }
 
+  /// A stage's labels are the same in each run. A label without a value is none.
+  static Labels named(Labels labels, const EndName& who) {
+    if (!who.stage.empty()) {
+      labels.push_back({"stage", label_text(who.stage)});
+      labels.push_back({"replica", fmt::to_string(who.replica)});
+    }
+    if (!who.command.empty()) labels.push_back({"command", label_text(who.command)});
+    if (!who.host.empty()) labels.push_back({"host", label_text(who.host)});
+    return labels;
+  }
+
  private:
   void add(const ChannelStatus& channel) {
-    const Labels labels = unique({{"channel", label_text(channel.name)}});
+    const Labels labels = unique({{"channel", label_text(channel.shown_name())}});
     const std::string name = labels[0].value;
     up.emplace_back(labels, channel.answered ? 1 : 0);
     if (!channel.answered) return;
     channels.emplace_back(labels, &channel);
-    const auto end = [&](const char* role, int pid) {
-      return unique({{"channel", name}, {role, fmt::to_string(pid)}});
+    const auto end = [&](const char* role, const auto& one) {
+      const std::string who =
+          one.who.stage.empty() ? fmt::to_string(one.pid) : label_text(one.who.text());
+      return std::pair(named(unique({{"channel", name}, {role, who}}), one.who), &one);
     };
-    for (const auto& one : channel.consumers)
-      consumers.emplace_back(end("consumer", one.pid), &one);
-    for (const auto& one : channel.senders) senders.emplace_back(end("sender", one.pid), &one);
-    for (const auto& one : channel.departed) departed.emplace_back(end("departed", one.pid), &one);
+    for (const auto& one : channel.consumers) consumers.push_back(end("consumer", one));
+    for (const auto& one : channel.senders) senders.push_back(end("sender", one));
+    for (const auto& one : channel.departed) departed.push_back(end("departed", one));
   }
   // The second process 12 of a kind is "12#2".
   Labels unique(Labels labels) {
@@ -244,9 +257,9 @@ void add_info(Families& families, const Ends& ends) {
   MetricFamily& info =
       families.begin("gantry_channel_info", "Always 1: what kind of channel it is.");
   for (const auto& [labels, channel] : ends.channels) {
-    Labels more = labels;
+    Labels more = Ends::named(labels, channel->producer_who);
     more.push_back({"producer", fmt::to_string(channel->producer_pid)});
-    more.push_back({"kind", channel->is_inbox ? "inbox" : "channel"});
+    more.push_back({"kind", kind_text(*channel)});
     more.push_back({"mode", std::string(to_string(channel->mode))});
     more.push_back(
         {"path", channel->path.bytes == 0 ? "" : std::string(to_string(channel->path.engine))});

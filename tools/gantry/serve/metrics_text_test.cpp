@@ -10,7 +10,9 @@
 #include <set>
 #include <sstream>
 
+#include "rank_view.hpp"
 #include "serve/site.hpp"
+#include "tools/command_line/json_text.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -75,6 +77,30 @@ TEST_F(MetricsText, CountersAndLevelsAreThoseOfTheChannel) {
   EXPECT_EQ(value("gantry_consumer_held_bytes" + labels), "111");
   EXPECT_EQ(value("gantry_consumer_oldest_held_seconds" + labels), "2");
   EXPECT_EQ(value("gantry_consumer_stuck" + labels), "1");
+}
+
+// So a dashboard's series go on with the next run.
+TEST_F(MetricsText, TheSeriesOfARunAreNamedByPipelineStageAndReplica) {
+  ChannelStatus& channel = add("run-4711-abc123/frames.0.1");
+  channel.pipeline = "vision";
+  channel.producer_pid = 4712;
+  channel.producer_who = {"gpu1", "decode", "decode", 0, 1};
+  channel.producer.messages = 7;
+  channel.consumers = {consumer(4713, 5)};
+  channel.consumers[0].who = {"gpu2", "python3 score.py", "score", 1, 2};
+  EXPECT_EQ(value("gantry_channel_messages_total{channel=\"vision/frames.0.1\"}"), "7");
+  EXPECT_THAT(metrics_text(snapshot_),
+              HasSubstr("gantry_channel_info{channel=\"vision/frames.0.1\",stage=\"decode\","
+                        "replica=\"0\",command=\"decode\",host=\"gpu1\",producer=\"4712\","));
+  EXPECT_EQ(value("gantry_consumer_messages_total{channel=\"vision/frames.0.1\","
+                  "consumer=\"score.1\",stage=\"score\",replica=\"1\","
+                  "command=\"python3 score.py\",host=\"gpu2\"}"),
+            "5");
+  ChannelStatus& other = add("run-4800-abc124/frames.0.1");
+  other = snapshot_.rows.front().channel;
+  other.name = "run-4800-abc124/frames.0.1";
+  EXPECT_THAT(metrics_text(snapshot_), HasSubstr("channel=\"vision/frames.0.1#2\""))
+      << "of a second run of the same pipeline at the same time";
 }
 
 TEST_F(MetricsText, APoolSaysWhatItHoldsAndEverHeld) {
@@ -177,9 +203,20 @@ TEST(OpenMetrics, CountersAreNamedWithoutTotalAndTheTextHasAnEnd) {
 TEST(StatusJson, AnythingBecomesTextOfUtf8) {
   Snapshot snapshot;
   snapshot.rows.emplace_back().channel.name = "<img src=x onerror=alert(1)>\xff";
-  const std::string text =
-      status_json(snapshot, "/d").dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  const std::string text = json_text(status_json(snapshot, "/d"));
   EXPECT_THAT(text, HasSubstr("<img src=x onerror=alert(1)>\xef\xbf\xbd"));
+}
+
+TEST(RanksTable, IsNoWiderThanAPageWhereItIsNoTerminal) {
+  RankStatus rank;
+  rank.group = "g";
+  rank.pid = 4711;
+  for (int i = 0; i < 80; ++i) rank.plan += "all-reduce ";
+  std::istringstream lines(ranks_table({rank}));
+  std::string words;
+  for (std::string line; std::getline(lines, line); words += line)
+    EXPECT_LE(line.size(), 100u) << line;
+  EXPECT_THAT(words, HasSubstr("all-reduce"));
 }
 
 // ---- who is gone -------------------------------------------------------------------------------

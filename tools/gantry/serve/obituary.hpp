@@ -13,6 +13,7 @@ struct Gone {
   std::string where;  ///< The channel, or the group.
   std::string role;   ///< "producer", "consumer", "sender" or "rank".
   int pid = 0;
+  std::string name;  ///< EndName::text(); of a rank empty.
   std::string last;  ///< How it stood when it was last seen.
   std::chrono::steady_clock::time_point when;
 };
@@ -26,7 +27,11 @@ class Obituary {
 
  private:
   using Who = std::tuple<std::string, std::string, int>;  // where, role, pid
-  std::map<Who, std::string> seen_;                       // how each stood
+  struct Seen {
+    std::string name;
+    std::string last;
+  };
+  std::map<Who, Seen> seen_;
 };
 
 }  // namespace gantry::cli

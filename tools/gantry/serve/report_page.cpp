@@ -5,6 +5,7 @@
 #include <random>
 
 #include "serve/assets.hpp"
+#include "tools/command_line/json_text.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -26,8 +27,7 @@ std::string random_word() {
 
 // "</script>" ends a script wherever it stands, also within a string.
 std::string as_data(const nlohmann::ordered_json& report) {
-  const std::string text =
-      report.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  const std::string text = cli::json_text(report);
   std::string data;
   for (const char letter : text) {
     if (letter == '<')
@@ -48,13 +48,14 @@ std::string report_page(const nlohmann::ordered_json& report) {
                       "img-src data:; script-src 'nonce-{0}'; style-src 'nonce-{0}'\">\n"
                       "<style nonce=\"{0}\">\n{1}</style>",
                       nonce, text_of("/page.css")));
-  replace(page, "<script src=\"parts.js\" defer></script>\n", {});
-  replace(page, "<script src=\"page.js\" defer></script>\n", {});
+  std::string scripts;
+  for (const std::string_view name : {"/parts.js", "/graph.js", "/page.js"}) {
+    replace(page, fmt::format("<script src=\"{}\" defer></script>\n", name.substr(1)), {});
+    scripts += fmt::format("<script nonce=\"{}\">\n{}</script>\n", nonce, text_of(name));
+  }
   replace(page, "</body>",
-          fmt::format("<script type=\"application/json\" id=\"report\">{1}</script>\n"
-                      "<script nonce=\"{0}\">\n{2}</script>\n<script nonce=\"{0}\">\n{3}</script>\n"
-                      "</body>",
-                      nonce, as_data(report), text_of("/parts.js"), text_of("/page.js")));
+          fmt::format("<script type=\"application/json\" id=\"report\">{}</script>\n{}</body>",
+                      as_data(report), scripts));
   return page;
 }
 

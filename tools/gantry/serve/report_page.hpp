@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/serve/report_page.hpp: the page as one file that needs no server.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 
 namespace gantry::cli {

@@ -90,8 +90,8 @@ Result<void> serve(const ServeOptions& options) {
 
 }  // namespace
 
-void add_serve(CLI::App& app, int& exit_code) {
-  auto* const command =
+void add_serve(const Command& app, int& exit_code) {
+  const auto command =
       app.add_subcommand("serve", "Show the channels in a browser, and give metrics to Prometheus");
   auto options = std::make_shared<ServeOptions>();
   command

@@ -4,6 +4,7 @@
 
 #include <cmath>
 #include <gantry/runtime.hpp>
+#include <nlohmann/json.hpp>
 
 #include "rank_view.hpp"
 #include "serve/assets.hpp"
@@ -40,10 +41,12 @@ json status_json(const Snapshot& snapshot, const std::string& directory) {
     gone.push_back({{"where", one.where},
                     {"role", one.role},
                     {"pid", one.pid},
+                    {"name", one.name},
                     {"last", one.last},
                     {"ago_ms", ms_since(one.when)}});
   return {{"version", version()},
           {"directory", directory},
+          {"host", own_end_name().host},
           {"look", snapshot.number},
           {"look_ns", snapshot.took.count()},
           {"error", snapshot.error},
@@ -65,7 +68,7 @@ HttpResponse Site::answer(const HttpRequest& request) {
   if (!token_.empty() && !knows_token(request.authorization, token_))
     return refusal(401, "the token of --token-file is needed: as a password, whatever the user",
                    "WWW-Authenticate: Basic realm=\"gantry\"");
-  if (token_.empty() && !is_plain_host(request.host))
+  if (token_.empty() && request.host && !is_plain_host(*request.host))
     return refusal(421, "call this host by its address, or as localhost");
   if (request.method != "GET" && request.method != "HEAD")
     return refusal(405, "only GET and HEAD are answered", "Allow: GET, HEAD");

@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/serve/site.hpp: what is answered to which request.
 
-#include <nlohmann/json.hpp>
+#include <nlohmann/json_fwd.hpp>
 
 #include "serve/collector.hpp"
 #include "serve/http.hpp"

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "directory.hpp"
+#include "tools/command_line/json_text.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -18,9 +19,8 @@ using trace::EventKind;
 using trace::MessageId;
 using trace::Track;
 
-/// `text` as JSON; what is no UTF-8 is replaced.
 std::string quoted(const std::string& text) {
-  return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json_text(nlohmann::json(text));
 }
 
 /// What is written in large pieces.
@@ -192,9 +192,7 @@ class Writer {
     output_.add(
         fmt::format("\n],\"otherData\":{{\"clock\":\"CLOCK_MONOTONIC\",\"start_ns\":{},"
                     "\"lost_events\":{},\"notes\":{}}}}}\n",
-                    start_ns_, summary_.lost,
-                    nlohmann::json(trace_.notes)
-                        .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace)));
+                    start_ns_, summary_.lost, json_text(nlohmann::json(trace_.notes))));
     if (auto written = output_.finish(); !written) return tl::unexpected(written.error());
     return summary_;
   }

@@ -14,7 +14,6 @@
 #include "interrupt.hpp"
 #include "options.hpp"
 #include "output.hpp"
-#include "pages/pages.hpp"
 #include "run/process/file_limit.hpp"
 #include "tools/command_line/progress.hpp"
 #include "trace/session.hpp"
@@ -52,7 +51,21 @@ Result<void> check_owner(const std::string& directory) {
             "run gantry trace as that user"});
 }
 
-/// RUN, RUN/CHANNEL, as `gantry ls` shows them, or CHANNEL.
+/// With the folder of the run in place of a pipeline's name, which `gantry ls` shows. A channel of
+/// that name comes first.
+std::string in_its_folder(const std::string& which, const std::string& directory) {
+  const auto channels = list_channels(directory);
+  if (!channels) return which;
+  const auto is_channel = [&](const ChannelStatus& one) { return names_channel(which, one.name); };
+  if (std::ranges::any_of(*channels, is_channel)) return which;
+  const std::string pipeline = which.substr(0, which.find('/'));
+  const auto run = std::ranges::find(*channels, pipeline, &ChannelStatus::pipeline);
+  if (pipeline.empty() || run == channels->end()) return which;
+  return run->name.substr(0, run->name.find('/')) + which.substr(pipeline.size());
+}
+
+/// PIPELINE or PIPELINE/CHANNEL as `gantry ls` shows them, the same with the folder of the run, or
+/// CHANNEL.
 Result<Wanted> look_for(const TraceOptions& options) {
   const std::string base = channel_directory_path(options.directory);
   std::error_code error;
@@ -60,13 +73,14 @@ Result<Wanted> look_for(const TraceOptions& options) {
   if (const auto fine = can_look_into(options.directory); !fine)
     return tl::unexpected(fine.error());
   if (const auto own = check_owner(base); !own) return tl::unexpected(own.error());
-  if (options.which.starts_with(kRunPrefix)) {
-    const auto slash = options.which.find('/');
-    const std::string run = base + "/" + options.which.substr(0, slash);
+  const std::string which = in_its_folder(options.which, base);
+  if (which.starts_with(kRunPrefix)) {
+    const auto slash = which.find('/');
+    const std::string run = base + "/" + which.substr(0, slash);
     if (!fs::is_directory(run, error)) return tl::unexpected(not_there(run));
-    return Wanted{{run}, slash == std::string::npos ? "" : options.which.substr(slash + 1)};
+    return Wanted{{run}, slash == std::string::npos ? "" : which.substr(slash + 1)};
   }
-  return Wanted{{base, fmt::format("{}/{}*", base, kRunPrefix)}, options.which};
+  return Wanted{{base, fmt::format("{}/{}*", base, kRunPrefix)}, which};
 }
 
 /// Whether somebody has the channel now. What does not move has no track.
@@ -114,8 +128,8 @@ Result<void> record(const TraceOptions& options) {
 
 }  // namespace
 
-void add_trace(CLI::App& app, int& exit_code) {
-  auto* const command = app.add_subcommand(
+void add_trace(const Command& app, int& exit_code) {
+  const auto command = app.add_subcommand(
       "trace", "Record what channels, ranks, links and devices do, for Perfetto");
   auto options = std::make_shared<TraceOptions>();
   command->add_option("which", options->which, "RUN, RUN/CHANNEL or CHANNEL (default: all)")

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <tuple>
 
 // The packaged library throws; compiled in here, the parser returns its errors.
@@ -65,6 +66,61 @@ Node convert(const toml::node& from) {
   return to;
 }
 
+// ---- what is no TOML -------------------------------------------------------------------------
+
+std::string_view trimmed(std::string_view text) {
+  constexpr std::string_view kBlank = " \t\r";
+  const std::size_t begin = text.find_first_not_of(kBlank);
+  if (begin == std::string_view::npos) return {};
+  return text.substr(begin, text.find_last_not_of(kBlank) + 1 - begin);
+}
+
+std::string_view line_of(std::string_view text, unsigned number) {
+  for (; number > 1 && !text.empty(); --number)
+    text.remove_prefix(std::min(text.find('\n'), text.size() - 1) + 1);
+  return trimmed(text.substr(0, text.find('\n')));
+}
+
+// What would be right in place of `value`; empty if that is not known.
+std::string right_value(std::string_view key, std::string_view value) {
+  if (value.empty()) return fmt::format("write a value behind it: {} = \"...\"", key);
+  if (value == "True" || value == "False") return "write true or false";
+  const char first = value.front();
+  const bool is_quoted = first == '"' || first == '\'';
+  if (is_quoted && std::ranges::count(value, first) % 2 != 0)
+    return fmt::format("end the text with another {} on its line", first);
+  if (first == '[' && std::ranges::count(value, '[') > std::ranges::count(value, ']'))
+    return "end the list with ]";
+  if (first == '[' && value.find_first_of("\"'") == std::string_view::npos)
+    return "put each text of the list in quotes: [\"program\", \"argument\"]";
+  const bool is_word = std::isalpha(static_cast<unsigned char>(first)) != 0 || first == '/' ||
+                       first == '.' || first == '{';
+  return is_word ? fmt::format("put the text in quotes: {} = \"{}\"", key, value) : "";
+}
+
+std::string right_line(std::string_view line) {
+  const std::size_t equals = line.find('=');
+  if (line.starts_with('[') && line.find(']') == std::string_view::npos)
+    return fmt::format("end the table's name with ]: {}]", line);
+  if (equals != std::string_view::npos)
+    return right_value(trimmed(line.substr(0, equals)), trimmed(line.substr(equals + 1)));
+  if (line.empty() || line.starts_with('[')) return {};
+  if (const std::size_t colon = line.find(':'); colon != std::string_view::npos)
+    return fmt::format("write = in place of the colon: {} ={}", trimmed(line.substr(0, colon)),
+                       line.substr(colon + 1));
+  return "write KEY = VALUE, or [TABLE]";
+}
+
+Error no_toml(const toml::parse_error& error, std::string_view text, const Source& source) {
+  const Position at = position(error.source());
+  const std::string_view line = line_of(text, at.line);
+  const std::string right = right_line(line);
+  return source.error(at, "not a pipeline file",
+                      line.empty() ? std::string(error.description())
+                                   : fmt::format("{}, in the line '{}'", error.description(), line),
+                      right + (right.empty() ? "" : "; ") + "the file must be TOML 1.0");
+}
+
 }  // namespace
 
 std::string_view to_string(Node::Kind kind) noexcept {
@@ -95,11 +151,7 @@ Error Source::error(Position at, std::string_view what, std::string_view why,
 
 Result<Node> parse_document(std::string_view text, const Source& source) {
   const toml::parse_result parsed = toml::parse(text, source.path);
-  if (!parsed) {
-    const toml::parse_error& error = parsed.error();
-    return tl::unexpected(source.error(position(error.source()), "not a pipeline file",
-                                       error.description(), "the file must be TOML 1.0"));
-  }
+  if (!parsed) return tl::unexpected(no_toml(parsed.error(), text, source));
   return convert(parsed.table());
 }
 

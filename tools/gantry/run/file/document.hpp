@@ -52,6 +52,21 @@ struct Source {
                             std::string hint = {}) const;
 };
 
+/// What is wrong with a file, in the order in which it was found.
+class Mistakes {
+ public:
+  /// Notes the error, if there is one. True: there is none.
+  template <class T>
+  bool note(const Result<T>& read) {
+    if (!read) all_.push_back(read.error());
+    return read.has_value();
+  }
+  [[nodiscard]] const std::vector<Error>& all() const noexcept { return all_; }
+
+ private:
+  std::vector<Error> all_;
+};
+
 /// Errors: `invalid_argument` with the place at which `text` is not TOML.
 [[nodiscard]] Result<Node> parse_document(std::string_view text, const Source& source);
 

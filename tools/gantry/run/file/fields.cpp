@@ -26,12 +26,13 @@ Error Fields::wrong_type(const Entry& entry, std::string_view wanted) const {
                fmt::format("is {}, not {}", to_string(entry.value.kind), wanted));
 }
 
-Result<void> Fields::allow_only(const std::vector<std::string>& known) const {
+bool Fields::allow_only(const std::vector<std::string>& known, Mistakes& mistakes) const {
+  bool all_known = true;
   for (const Entry& entry : table_->entries)
     if (std::ranges::count(known, entry.key) == 0)
-      return tl::unexpected(
-          error(entry.key, entry.at, "unknown key", cli::suggest(entry.key, known)));
-  return {};
+      all_known = mistakes.note<void>(tl::unexpected(
+          error(entry.key, entry.at, "unknown key", cli::suggest(entry.key, known))));
+  return all_known;
 }
 
 const Entry* Fields::find(std::string_view key) const noexcept {

@@ -13,8 +13,8 @@ class Fields {
   Fields(const Source& source, std::string name, Position at, const Node& table)
       : source_(&source), name_(std::move(name)), at_(at), table_(&table) {}
 
-  /// Errors when there is a key beyond `known`, with the nearest known one.
-  [[nodiscard]] Result<void> allow_only(const std::vector<std::string>& known) const;
+  /// Notes each key beyond `known`, with the nearest known one. True: there is none.
+  [[nodiscard]] bool allow_only(const std::vector<std::string>& known, Mistakes& mistakes) const;
 
   /// Null when there is no such key.
   [[nodiscard]] const Entry* find(std::string_view key) const noexcept;

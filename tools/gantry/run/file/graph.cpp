@@ -25,4 +25,12 @@ std::vector<std::size_t> find_path(std::span<const Channel> channels, std::size_
   return path;
 }
 
+std::vector<std::size_t> depths(std::span<const Channel> channels, std::size_t stages) {
+  std::vector<std::size_t> depth(stages, 0);
+  for (std::size_t pass = 0; pass < stages; ++pass)
+    for (const Channel& channel : channels)
+      depth[channel.to] = std::max(depth[channel.to], depth[channel.from] + 1);
+  return depth;
+}
+
 }  // namespace gantry::run

@@ -10,4 +10,9 @@ namespace gantry::run {
 [[nodiscard]] std::vector<std::size_t> find_path(std::span<const Channel> channels,
                                                  std::size_t from, std::size_t to);
 
+/// Of each of `stages` stages the most channels that lead to it, one behind the other: 0 for a
+/// source. The channels make no cycle.
+[[nodiscard]] std::vector<std::size_t> depths(std::span<const Channel> channels,
+                                              std::size_t stages);
+
 }  // namespace gantry::run

@@ -18,15 +18,20 @@ constexpr unsigned kMostRanks = 1u << 20;
 /// One reading of one host.
 class HostReader {
  public:
-  HostReader(const Source& source, const Entry& entry, const std::vector<Setting>& settings)
+  HostReader(const Source& source, const Entry& entry, const std::vector<Setting>& settings,
+             Mistakes& mistakes)
       : source_(source),
         entry_(entry),
         settings_(settings),
+        mistakes_(mistakes),
         fields_(source, fmt::format("{}.{}", kHosts, entry.key), entry.at, entry.value) {}
 
-  Result<Host> read();
+  /// False: nothing but its name is known.
+  bool read();
+  [[nodiscard]] const Host& host() const noexcept { return host_; }
 
  private:
+  Result<void> check_name() const;
   Result<void> read_address();
   Result<void> read_launch();
   Result<void> read_rank();
@@ -38,29 +43,32 @@ class HostReader {
   const Source& source_;
   const Entry& entry_;
   const std::vector<Setting>& settings_;
+  Mistakes& mistakes_;
   Fields fields_;
   Host host_;
 };
 
-Result<Host> HostReader::read() {
+Result<void> HostReader::check_name() const {
   if (entry_.value.kind != Node::Kind::table)
     return tl::unexpected(
         Fields(source_, kHosts, entry_.at, entry_.value).wrong_type(entry_, "a table"));
   if (const auto fine = check_channel_name(entry_.key); !fine)
     return tl::unexpected(source_.error(entry_.at, fmt::format("{}.{}", kHosts, entry_.key),
                                         "is no name for a host", to_string(fine.error())));
-  if (const auto fine = fields_.allow_only({"address", "launch", "rank", "directory", "gantry"});
-      !fine)
-    return tl::unexpected(fine.error());
+  return {};
+}
+
+bool HostReader::read() {
   host_.name = entry_.key;
   host_.at = entry_.at;
-  if (const auto fine = read_address(); !fine) return tl::unexpected(fine.error());
-  if (const auto fine = read_launch(); !fine) return tl::unexpected(fine.error());
-  if (const auto fine = read_optional("directory", host_.directory); !fine)
-    return tl::unexpected(fine.error());
-  if (const auto fine = read_optional("gantry", host_.gantry); !fine)
-    return tl::unexpected(fine.error());
-  return std::move(host_);
+  if (!mistakes_.note(check_name()) ||
+      !fields_.allow_only({"address", "launch", "rank", "directory", "gantry"}, mistakes_) ||
+      !mistakes_.note(read_address()))
+    return false;
+  mistakes_.note(read_launch());
+  mistakes_.note(read_optional("directory", host_.directory));
+  mistakes_.note(read_optional("gantry", host_.gantry));
+  return true;
 }
 
 Result<void> HostReader::read_address() {
@@ -129,25 +137,38 @@ bool encrypts(const Host& host) {
   return parse_bridge_address(host.address)->is_encrypted;
 }
 
+// A channel lies on one of its hosts, whose address alone counts then.
+Result<void> check_address(const Source& source, const Host& host,
+                           const std::vector<Host>& others) {
+  const std::string name = fmt::format("{}.{}.address", kHosts, host.name);
+  // Rank 0 calls the launcher of another rank, and tells it the bridges' token: in clear.
+  if (host.rank != 0 && encrypts(host))
+    return tl::unexpected(
+        source.error(host.at, name,
+                     fmt::format("'{}' with rank = {}: a rank is told its token in clear",
+                                 host.address, host.rank),
+                     "start the host by launch = ['ssh', ...], or leave tls: out"));
+  for (const Host& other : others)
+    if (!other.address.empty() && encrypts(host) != encrypts(other))
+      return tl::unexpected(
+          source.error(host.at, name,
+                       fmt::format("'{}' where {} has '{}': all hosts encrypt, or none",
+                                   host.address, other.name, other.address),
+                       "put tls: in front of each address"));
+  return {};
+}
+
 }  // namespace
 
-Result<std::vector<Host>> read_hosts(const Source& source, const Fields& file,
-                                     const std::vector<Setting>& settings) {
+std::vector<Host> read_hosts(const Source& source, const Fields& file,
+                             const std::vector<Setting>& settings, Mistakes& mistakes) {
   std::vector<Host> hosts;
   const Result<const Entry*> table = file.find(kHosts, Node::Kind::table);
-  if (!table) return tl::unexpected(table.error());
-  if (*table == nullptr) return hosts;
+  if (!mistakes.note(table) || *table == nullptr) return hosts;
   for (const Entry& entry : (*table)->value.entries) {
-    Result<Host> host = HostReader(source, entry, settings).read();
-    if (!host) return tl::unexpected(host.error());
-    // A channel lies on one of its hosts, whose address alone counts then.
-    if (!hosts.empty() && encrypts(*host) != encrypts(hosts.front()))
-      return tl::unexpected(
-          source.error(host->at, fmt::format("{}.{}.address", kHosts, host->name),
-                       fmt::format("'{}' where {} has '{}': all hosts encrypt, or none",
-                                   host->address, hosts.front().name, hosts.front().address),
-                       "put tls: in front of each address"));
-    hosts.push_back(std::move(*host));
+    HostReader reader(source, entry, settings, mistakes);
+    if (reader.read()) mistakes.note(check_address(source, reader.host(), hosts));
+    hosts.push_back(reader.host());
   }
   return hosts;
 }

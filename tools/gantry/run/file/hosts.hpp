@@ -5,7 +5,9 @@
 
 namespace gantry::run {
 
-[[nodiscard]] Result<std::vector<Host>> read_hosts(const Source& source, const Fields& file,
-                                                   const std::vector<Setting>& settings);
+/// A host with a mistake is there, too, so that a stage on it is none.
+[[nodiscard]] std::vector<Host> read_hosts(const Source& source, const Fields& file,
+                                           const std::vector<Setting>& settings,
+                                           Mistakes& mistakes);
 
 }  // namespace gantry::run

@@ -22,7 +22,8 @@ Result<ImageFile> read_image(const Source& source, const Entry& entry,
   if (const auto fine = check_channel_name(entry.key); !fine)
     return tl::unexpected(
         source.error(entry.at, name, "is no name for an image", to_string(fine.error())));
-  if (const auto fine = fields.allow_only({"file"}); !fine) return tl::unexpected(fine.error());
+  if (Mistakes unknown; !fields.allow_only({"file"}, unknown))
+    return tl::unexpected(unknown.all().front());
   if (fields.find("file") == nullptr)
     return tl::unexpected(fields.missing("file", "write file = \"./model.gimg\""));
   const Result<Text> text = fields.text("file");
@@ -42,16 +43,14 @@ bool is_link_of(const Pipeline& pipeline, const Channel& channel, const std::str
 
 }  // namespace
 
-Result<std::vector<ImageFile>> read_images(const Source& source, const Fields& file,
-                                           const std::vector<Setting>& settings) {
+std::vector<ImageFile> read_images(const Source& source, const Fields& file,
+                                   const std::vector<Setting>& settings, Mistakes& mistakes) {
   std::vector<ImageFile> images;
   const Result<const Entry*> table = file.find(kImages, Node::Kind::table);
-  if (!table) return tl::unexpected(table.error());
-  if (*table == nullptr) return images;
+  if (!mistakes.note(table) || *table == nullptr) return images;
   for (const Entry& entry : (*table)->value.entries) {
     Result<ImageFile> image = read_image(source, entry, settings);
-    if (!image) return tl::unexpected(image.error());
-    images.push_back(std::move(*image));
+    if (mistakes.note(image)) images.push_back(std::move(*image));
   }
   return images;
 }

@@ -5,8 +5,9 @@
 
 namespace gantry::run {
 
-[[nodiscard]] Result<std::vector<ImageFile>> read_images(const Source& source, const Fields& file,
-                                                         const std::vector<Setting>& settings);
+[[nodiscard]] std::vector<ImageFile> read_images(const Source& source, const Fields& file,
+                                                 const std::vector<Setting>& settings,
+                                                 Mistakes& mistakes);
 
 /// Errors: an image has the name of a link: both are found in the run's directory.
 [[nodiscard]] Result<void> check_images(const Pipeline& pipeline);

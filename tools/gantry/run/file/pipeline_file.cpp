@@ -8,6 +8,7 @@
 #include <fstream>
 #include <gantry/channel.hpp>
 #include <gantry/schedule/group.hpp>
+#include <optional>
 
 #include "errors.hpp"
 #include "output.hpp"
@@ -35,21 +36,22 @@ class Reader {
     pipeline_.overrides = overrides;
   }
 
-  Result<Pipeline> read();
+  Pipeline read(Mistakes& mistakes);
 
  private:
   Result<void> read_name();
-  Result<void> read_stages();
-  Result<Stage> read_stage(const Entry& entry) const;
+  Result<const Entry*> find_stages() const;
+  Result<void> check_stage(const Entry& entry) const;
+  Stage read_stage(const Entry& entry, Mistakes& mistakes) const;
   Result<void> read_replicas(const Fields& fields, Stage& stage) const;
   Result<unsigned> read_ranks(const Fields& fields, const Stage& stage) const;
   Result<void> read_command(const Fields& fields, Stage& stage) const;
   Result<void> read_shell(const Fields& fields, Stage& stage) const;
-  Result<void> read_environment(const Fields& fields, Stage& stage) const;
+  void read_environment(const Fields& fields, Stage& stage, Mistakes& mistakes) const;
   Result<void> read_host(const Fields& fields, Stage& stage) const;
   Result<Variable> read_variable(const Fields& fields, const Entry& entry) const;
-  Result<void> read_channels();
-  Result<Channel> read_channel(const Entry& entry) const;
+  void read_channels(Mistakes& mistakes);
+  std::optional<Channel> read_channel(const Entry& entry, Mistakes& mistakes) const;
   Result<std::size_t> stage_of(const Fields& fields, std::string_view key) const;
   Result<Bytes> read_budget(const Fields& fields) const;
   Result<Text> read_as(const Fields& fields, const Entry& channel) const;
@@ -64,24 +66,20 @@ class Reader {
   std::vector<Setting> settings_;
 };
 
-Result<Pipeline> Reader::read() {
-  if (const auto fine =
-          file_.allow_only({"name", "settings", "hosts", "stages", "channels", "images"});
-      !fine)
-    return tl::unexpected(fine.error());
-  auto settings = read_settings(source(), file_, overrides_);
-  if (!settings) return tl::unexpected(settings.error());
-  settings_ = std::move(*settings);
-  if (const auto fine = read_name(); !fine) return tl::unexpected(fine.error());
-  auto hosts = read_hosts(source(), file_, settings_);
-  if (!hosts) return tl::unexpected(hosts.error());
-  pipeline_.hosts = std::move(*hosts);
-  if (const auto fine = read_stages(); !fine) return tl::unexpected(fine.error());
-  if (const auto fine = read_channels(); !fine) return tl::unexpected(fine.error());
-  auto images = read_images(source(), file_, settings_);
-  if (!images) return tl::unexpected(images.error());
-  pipeline_.images = std::move(*images);
-  if (const auto fine = check_images(pipeline_); !fine) return tl::unexpected(fine.error());
+// What others refer to is kept although it has a mistake, so that they have none of their own.
+Pipeline Reader::read(Mistakes& mistakes) {
+  static_cast<void>(
+      file_.allow_only({"name", "settings", "hosts", "stages", "channels", "images"}, mistakes));
+  settings_ = read_settings(source(), file_, overrides_, mistakes);
+  mistakes.note(read_name());
+  pipeline_.hosts = read_hosts(source(), file_, settings_, mistakes);
+  if (const auto stages = find_stages(); mistakes.note(stages)) {
+    for (const Entry& entry : (*stages)->value.entries)
+      pipeline_.stages.push_back(read_stage(entry, mistakes));
+    read_channels(mistakes);
+  }
+  pipeline_.images = read_images(source(), file_, settings_, mistakes);
+  mistakes.note(check_images(pipeline_));
   return std::move(pipeline_);
 }
 
@@ -93,42 +91,38 @@ Result<void> Reader::read_name() {
   return {};
 }
 
-Result<void> Reader::read_stages() {
+Result<const Entry*> Reader::find_stages() const {
   constexpr const char* kHint = "add [stages.NAME] with command = [\"program\", \"argument\"]";
-  const auto table = file_.find("stages", Node::Kind::table);
-  if (!table) return tl::unexpected(table.error());
-  if (*table == nullptr || (*table)->value.entries.empty())
-    return tl::unexpected(source().error(*table == nullptr ? Position{} : (*table)->at, "stages",
-                                         "the pipeline has none", kHint));
-  for (const Entry& entry : (*table)->value.entries) {
-    Result<Stage> stage = read_stage(entry);
-    if (!stage) return tl::unexpected(stage.error());
-    pipeline_.stages.push_back(std::move(*stage));
-  }
-  return {};
+  auto table = file_.find("stages", Node::Kind::table);
+  if (!table || (*table != nullptr && !(*table)->value.entries.empty())) return table;
+  return tl::unexpected(source().error(*table == nullptr ? Position{} : (*table)->at, "stages",
+                                       "the pipeline has none", kHint));
 }
 
-Result<Stage> Reader::read_stage(const Entry& entry) const {
+Result<void> Reader::check_stage(const Entry& entry) const {
   if (entry.value.kind != Node::Kind::table)
     return tl::unexpected(
         Fields(source(), "stages", entry.at, entry.value).wrong_type(entry, "a table"));
-  const Fields fields(source(), "stages." + entry.key, entry.at, entry.value);
   if (const auto fine = check_channel_name(entry.key); !fine)
     return tl::unexpected(source().error(entry.at, "stages." + entry.key, "is no name for a stage",
                                          to_string(fine.error())));
-  if (const auto fine =
-          fields.allow_only({"command", "shell", "replicas", "ranks", "environment", "host"});
-      !fine)
-    return tl::unexpected(fine.error());
+  return {};
+}
+
+Stage Reader::read_stage(const Entry& entry, Mistakes& mistakes) const {
+  const Fields fields(source(), "stages." + entry.key, entry.at, entry.value);
   Stage stage;
   stage.name = entry.key;
   stage.at = entry.at;
-  if (const auto fine = read_replicas(fields, stage); !fine) return tl::unexpected(fine.error());
+  if (!mistakes.note(check_stage(entry)) ||
+      !fields.allow_only({"command", "shell", "replicas", "ranks", "environment", "host"},
+                         mistakes))
+    return stage;
+  mistakes.note(read_replicas(fields, stage));
   const bool is_shell = fields.find("shell") != nullptr;
-  if (const auto fine = is_shell ? read_shell(fields, stage) : read_command(fields, stage); !fine)
-    return tl::unexpected(fine.error());
-  if (const auto fine = read_environment(fields, stage); !fine) return tl::unexpected(fine.error());
-  if (const auto fine = read_host(fields, stage); !fine) return tl::unexpected(fine.error());
+  mistakes.note(is_shell ? read_shell(fields, stage) : read_command(fields, stage));
+  read_environment(fields, stage, mistakes);
+  mistakes.note(read_host(fields, stage));
   return stage;
 }
 
@@ -197,18 +191,15 @@ Result<void> Reader::read_shell(const Fields& fields, Stage& stage) const {
   return {};
 }
 
-Result<void> Reader::read_environment(const Fields& fields, Stage& stage) const {
+void Reader::read_environment(const Fields& fields, Stage& stage, Mistakes& mistakes) const {
   const auto table = fields.find("environment", Node::Kind::table);
-  if (!table) return tl::unexpected(table.error());
-  if (*table == nullptr) return {};
+  if (!mistakes.note(table) || *table == nullptr) return;
   const Fields variables(source(), fmt::format("stages.{}.environment", stage.name), (*table)->at,
                          (*table)->value);
   for (const Entry& entry : (*table)->value.entries) {
     Result<Variable> variable = read_variable(variables, entry);
-    if (!variable) return tl::unexpected(variable.error());
-    stage.environment.push_back(std::move(*variable));
+    if (mistakes.note(variable)) stage.environment.push_back(std::move(*variable));
   }
-  return {};
 }
 
 Result<void> Reader::read_host(const Fields& fields, Stage& stage) const {
@@ -244,38 +235,36 @@ Result<Variable> Reader::read_variable(const Fields& fields, const Entry& entry)
   return Variable{entry.key, std::move(*value)};
 }
 
-Result<void> Reader::read_channels() {
+void Reader::read_channels(Mistakes& mistakes) {
   const auto table = file_.find("channels", Node::Kind::table);
-  if (!table) return tl::unexpected(table.error());
-  if (*table == nullptr) return {};
-  for (const Entry& entry : (*table)->value.entries) {
-    Result<Channel> channel = read_channel(entry);
-    if (!channel) return tl::unexpected(channel.error());
-    pipeline_.channels.push_back(std::move(*channel));
-  }
-  return {};
+  if (!mistakes.note(table) || *table == nullptr) return;
+  for (const Entry& entry : (*table)->value.entries)
+    if (auto channel = read_channel(entry, mistakes))
+      pipeline_.channels.push_back(std::move(*channel));
 }
 
-Result<Channel> Reader::read_channel(const Entry& entry) const {
-  if (entry.value.kind != Node::Kind::table)
-    return tl::unexpected(
-        Fields(source(), "channels", entry.at, entry.value).wrong_type(entry, "a table"));
+std::optional<Channel> Reader::read_channel(const Entry& entry, Mistakes& mistakes) const {
+  if (entry.value.kind != Node::Kind::table) {
+    mistakes.note<void>(tl::unexpected(
+        Fields(source(), "channels", entry.at, entry.value).wrong_type(entry, "a table")));
+    return std::nullopt;
+  }
   const Fields fields(source(), "channels." + entry.key, entry.at, entry.value);
-  if (const auto fine = fields.allow_only({"from", "to", "slots", "budget", "as"}); !fine)
-    return tl::unexpected(fine.error());
+  if (!fields.allow_only({"from", "to", "slots", "budget", "as"}, mistakes)) return std::nullopt;
   const auto from = stage_of(fields, "from");
-  if (!from) return tl::unexpected(from.error());
   const auto to = stage_of(fields, "to");
-  if (!to) return tl::unexpected(to.error());
   const auto slots = fields.number("slots", 1, ProducerOptions::kMaxSlots, Channel::kDefaultSlots);
-  if (!slots) return tl::unexpected(slots.error());
   const auto budget = read_budget(fields);
-  if (!budget) return tl::unexpected(budget.error());
   const auto as = read_as(fields, entry);
-  if (!as) return tl::unexpected(as.error());
+  bool is_sound = mistakes.note(from);
+  is_sound &= mistakes.note(to);
+  is_sound &= mistakes.note(slots);
+  is_sound &= mistakes.note(budget);
+  is_sound &= mistakes.note(as);
+  if (!is_sound) return std::nullopt;
   Channel channel{entry.key, entry.at, *from, *to, *slots, *budget, as->value, as->at};
-  if (const auto fine = check_names(channel); !fine) return tl::unexpected(fine.error());
-  if (const auto fine = check_acyclic(fields, channel); !fine) return tl::unexpected(fine.error());
+  if (!mistakes.note(check_names(channel)) || !mistakes.note(check_acyclic(fields, channel)))
+    return std::nullopt;
   return channel;
 }
 
@@ -367,22 +356,27 @@ Result<std::string> read_text(const std::string& path) {
 }  // namespace
 
 Result<Pipeline> parse_pipeline(std::string_view text, const Source& source,
-                                const std::vector<Setting>& overrides) {
+                                const std::vector<Setting>& overrides, std::vector<Error>* others) {
   const Result<Node> document = parse_document(text, source);
   if (!document) return tl::unexpected(document.error());
-  Result<Pipeline> pipeline = Reader(source, *document, overrides).read();
-  if (pipeline) pipeline->text = text;
-  return pipeline;
+  Mistakes mistakes;
+  Pipeline pipeline = Reader(source, *document, overrides).read(mistakes);
+  pipeline.text = text;
+  const std::vector<Error>& all = mistakes.all();
+  if (all.empty()) return pipeline;
+  if (others != nullptr) others->assign(all.begin() + 1, all.end());
+  return tl::unexpected(all.front());
 }
 
-Result<Pipeline> read_pipeline(const std::string& path, const std::vector<Setting>& overrides) {
+Result<Pipeline> read_pipeline(const std::string& path, const std::vector<Setting>& overrides,
+                               std::vector<Error>* others) {
   const Result<std::string> text = read_text(path);
   if (!text) return tl::unexpected(text.error());
   std::error_code error;
   const auto folder =
       std::filesystem::canonical(std::filesystem::absolute(path, error).parent_path(), error);
   if (error) return tl::unexpected(cli::system_error(path, error.value()));
-  return parse_pipeline(*text, Source{path, folder.string()}, overrides);
+  return parse_pipeline(*text, Source{path, folder.string()}, overrides, others);
 }
 
 Result<Setting> parse_override(std::string_view text) {

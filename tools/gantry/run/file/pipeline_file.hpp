@@ -7,13 +7,15 @@ namespace gantry::run {
 
 /// Pure: touches neither files nor processes. `overrides` replace values of [settings] as they are.
 /// Each error is one line that begins with the place in the file; docs/formats/pipeline-file.md has
-/// the rules.
+/// the rules. The first is returned; `others` gets those behind it.
 [[nodiscard]] Result<Pipeline> parse_pipeline(std::string_view text, const Source& source,
-                                              const std::vector<Setting>& overrides);
+                                              const std::vector<Setting>& overrides,
+                                              std::vector<Error>* others = nullptr);
 
 /// As parse_pipeline(), for a file.
 [[nodiscard]] Result<Pipeline> read_pipeline(const std::string& path,
-                                             const std::vector<Setting>& overrides);
+                                             const std::vector<Setting>& overrides,
+                                             std::vector<Error>* others = nullptr);
 
 /// "key=value" of the command line.
 [[nodiscard]] Result<Setting> parse_override(std::string_view text);

@@ -271,6 +271,9 @@ const Bad kBad[] = {
     {"HostsOfWhichOneEncrypts", "[hosts.b]\naddress = 'tls:x'\n[hosts.c]\naddress = 'y'\n",
      "p.toml:3:8: hosts.c.address: 'y' where b has 'tls:x': all hosts encrypt, or none",
      "put tls: in front of each address"},
+    {"RankThatEncrypts", "[hosts.b]\naddress = 'tls:x'\nrank = 1\n",
+     "p.toml:1:8: hosts.b.address: 'tls:x' with rank = 1: a rank is told its token in clear",
+     "start the host by launch = ['ssh', ...], or leave tls: out"},
     {"HostLaunchesNothing", "[hosts.b]\naddress = 'x'\nlaunch = []\n",
      "p.toml:3:10: hosts.b.launch: is empty", ""},
     {"BudgetIsBoolean", TWO_STAGES "[channels.c]\nfrom = 'a'\nto = 'b'\nbudget = true\n",
@@ -279,6 +282,58 @@ const Bad kBad[] = {
 
 INSTANTIATE_TEST_SUITE_P(All, BadPipelineFile, testing::ValuesIn(kBad),
                          [](const auto& one) { return std::string(one.param.name); });
+
+struct NoToml {
+  const char* text;
+  const char* line;
+  const char* right;
+};
+
+// The parser says what it met, in its own words; what a person reads is the line and what to write.
+TEST(PipelineFile, WhatIsNoTomlIsShownWithWhatWouldBeRight) {
+  const NoToml cases[] = {
+      {"name = vision\n", "'name = vision'", "put the text in quotes: name = \"vision\""},
+      {"name = \n", "'name ='", "write a value behind it: name = \"...\""},
+      {"[stages.a\n", "'[stages.a'", "end the table's name with ]: [stages.a]"},
+      {"[stages.a]\ncommand = ['x', 'y'\n[stages.b]\n", "", ""},
+      {"[stages.a]\nshell = \"x\nreplicas = 2\n", "'shell = \"x'",
+       "end the text with another \" on its line"},
+      {"[stages.a]\ncommand = [python3, x.py]\n", "'command = [python3, x.py]'",
+       "put each text of the list in quotes"},
+      {"name: vision\n", "'name: vision'", "write = in place of the colon: name = vision"},
+      {"vision\n", "'vision'", "write KEY = VALUE, or [TABLE]"},
+      {"[settings]\nexact = True\n", "'exact = True'", "write true or false"},
+  };
+  for (const NoToml& one : cases) {
+    const std::string error = error_of(one.text);
+    EXPECT_THAT(error, testing::AllOf(HasSubstr("not a pipeline file: "), HasSubstr(one.line),
+                                      HasSubstr(one.right), EndsWith("TOML 1.0")));
+    EXPECT_THAT(error, testing::Not(HasSubstr("\n")));
+  }
+}
+
+// None of them is said to be there because of another one.
+TEST(PipelineFile, TellsEveryMistakeOfAFileAndNoOther) {
+  std::vector<Error> others;
+  const auto parsed = parse_pipeline(
+      "[settings]\nrate = [1]\n"
+      "[hosts.b]\nadress = 'x'\n"
+      "[stages.a]\ncommand = 'x {rate}'\nreplicas = 0\nhost = 'b'\n"
+      "[stages.c]\ncomand = ['x']\n"
+      "[channels.d]\nfrom = 'a'\nto = 'cc'\nslots = 65\n"
+      "[channels.e]\nfrom = 'a'\nto = 'c'\n",
+      kSource, {}, &others);
+  ASSERT_FALSE(parsed);
+  std::vector<std::string> all{parsed.error().message};
+  for (const Error& one : others) all.push_back(one.message);
+  EXPECT_THAT(all, ElementsAre(StartsWith("p.toml:2:8: settings.rate: is a list"),
+                               StartsWith("p.toml:4:1: hosts.b.adress: unknown key"),
+                               StartsWith("p.toml:7:12: stages.a.replicas: 0 is not within"),
+                               StartsWith("p.toml:6:11: stages.a.command: is a string"),
+                               StartsWith("p.toml:10:1: stages.c.comand: unknown key"),
+                               StartsWith("p.toml:13:6: channels.d.to: there is no stage 'cc'"),
+                               StartsWith("p.toml:14:9: channels.d.slots: 65 is not within")));
+}
 
 TEST(PipelineFile, RefusesAChannelNameTooLongForItsLinks) {
   const std::string name(62, 'c');  // allowed by itself, but not with ".0.0" behind it

@@ -37,18 +37,17 @@ const Setting* last_override(const std::vector<Setting>& overrides, std::string_
   return found == overrides.rend() ? nullptr : &*found;
 }
 
-Result<void> check_overrides(const Source& source, const std::vector<Setting>& settings,
-                             const std::vector<Setting>& overrides) {
+void check_overrides(const Source& source, const std::vector<Setting>& settings,
+                     const std::vector<Setting>& overrides, Mistakes& mistakes) {
   std::vector<std::string> known;
   for (const Setting& setting : settings)
     if (setting.key != kHere) known.push_back(setting.key);
   for (const Setting& override : overrides)
     if (std::ranges::count(known, override.key) == 0)
-      return tl::unexpected(
+      mistakes.note<void>(tl::unexpected(
           Error{Code::invalid_argument,
                 fmt::format("--set {}: {} has no such setting", override.key, source.path),
-                cli::suggest(override.key, known)});
-  return {};
+                cli::suggest(override.key, known)}));
 }
 
 }  // namespace
@@ -63,28 +62,26 @@ Result<std::string> fill_in(const Source& source, std::string_view what, const T
   return filled;
 }
 
-Result<std::vector<Setting>> read_settings(const Source& source, const Fields& file,
-                                           const std::vector<Setting>& overrides) {
+std::vector<Setting> read_settings(const Source& source, const Fields& file,
+                                   const std::vector<Setting>& overrides, Mistakes& mistakes) {
   std::vector<Setting> settings{{kHere, source.folder}};
   const Result<const Entry*> table = file.find(kTable, Node::Kind::table);
-  if (!table) return tl::unexpected(table.error());
-  if (*table != nullptr) {
+  if (mistakes.note(table) && *table != nullptr) {
     const Fields fields(source, kTable, (*table)->at, (*table)->value);
     for (const Entry& entry : (*table)->value.entries) {
-      if (const Result<void> fine = check_key(fields, entry); !fine)
-        return tl::unexpected(fine.error());
+      const bool is_sound = mistakes.note(check_key(fields, entry));
       if (const Setting* override = last_override(overrides, entry.key)) {
         settings.push_back(*override);
         continue;
       }
-      Result<std::string> value = fill_in(source, fmt::format("{}.{}", kTable, entry.key),
-                                          {entry.value.text, entry.value.at}, settings);
-      if (!value) return tl::unexpected(value.error());
-      settings.push_back({entry.key, std::move(*value)});
+      Result<std::string> value;
+      if (is_sound)
+        value = fill_in(source, fmt::format("{}.{}", kTable, entry.key),
+                        {entry.value.text, entry.value.at}, settings);
+      settings.push_back({entry.key, mistakes.note(value) ? std::move(*value) : ""});
     }
   }
-  if (const Result<void> fine = check_overrides(source, settings, overrides); !fine)
-    return tl::unexpected(fine.error());
+  check_overrides(source, settings, overrides, mistakes);
   return settings;
 }
 

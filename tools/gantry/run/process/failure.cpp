@@ -8,6 +8,7 @@
 
 #include "errors.hpp"
 #include "output.hpp"
+#include "run/file/graph.hpp"
 
 namespace gantry::run {
 namespace {
@@ -45,6 +46,27 @@ std::optional<Failure> before(std::size_t index, const std::vector<StageProcess>
   return std::nullopt;
 }
 
+// What a shell says of a command that it cannot execute, or does not find.
+constexpr int kExitNotExecutable = 126;
+constexpr int kExitNotFound = 127;
+
+bool lacks_a_program(Exit exit) noexcept {
+  return exit.status == kExitNotExecutable || exit.status == kExitNotFound;
+}
+
+/// The failure from which the search begins: what a stage lacks is nobody else's fault; of others
+/// that failed in the same moment the one nearest the source comes first, since data flow from
+/// there.
+const Failure& first_of(const std::vector<Failure>& failures,
+                        const std::vector<StageProcess>& processes, const Plan& plan) {
+  const Pipeline& pipeline = plan.pipeline();
+  const std::vector<std::size_t> depth = depths(pipeline.channels, pipeline.stages.size());
+  return *std::ranges::min_element(failures, {}, [&](const Failure& failure) {
+    const StageProcess& process = processes[failure.process];
+    return std::pair(!lacks_a_program(process.exit()), depth[process.id().stage]);
+  });
+}
+
 /// The failure that caused the others. A signal comes from outside. A bad exit may well be the
 /// answer to a peer that left, which may have been an answer, too, and that peer need not have
 /// failed by its own account.
@@ -52,7 +74,8 @@ Failure root_cause(const std::vector<Failure>& failures, const std::vector<Stage
                    const Plan& plan) {
   const auto killed = std::ranges::find_if(failures, &Failure::by_signal);
   if (killed != failures.end()) return *killed;
-  Failure cause = failures.front();
+  Failure cause = first_of(failures, processes, plan);
+  if (lacks_a_program(processes[cause.process].exit())) return cause;
   for (std::size_t i = 0; i < processes.size(); ++i) {  // channels make no cycle
     const auto earlier = before(cause.process, processes, plan);
     if (!earlier) break;
@@ -67,15 +90,30 @@ Failure root_cause(const std::vector<Failure>& failures, const std::vector<Stage
 Failure explained(Failure cause, const std::vector<StageProcess>& processes, const Plan& plan) {
   const StageProcess& process = processes[cause.process];
   const Stage& stage = plan.pipeline().stages[process.id().stage];
-  if (process.exit().status != cli::kExitReaderLeft ||
-      std::string_view(stage.command_key) != "shell")
-    return cause;
+  if (std::string_view(stage.command_key) != "shell") return cause;
+  if (lacks_a_program(process.exit()))
+    cause.hint = process.exit().status == kExitNotFound
+                     ? "a program of its line was not found: install it, or write its path"
+                     : "a program of its line cannot be executed: chmod +x";
+  if (process.exit().status != cli::kExitReaderLeft) return cause;
   if (const std::string channel = plan.unread_input(process.id()); !channel.empty())
     cause.why = fmt::format("left its input '{}' unread, and {}", channel, cause.why);
   cause.hint =
       "a command of its pipe wrote to one that had ended, as before head; let each read to the end "
       "of its input (sed -n 1,10p in place of head)";
   return cause;
+}
+
+/// A neighbour towards the source that had ended its stream and went on: a command of its pipe may
+/// have failed, which its shell says when all have ended. Null: none.
+const StageProcess* early_neighbour(std::size_t cause, const std::vector<StageProcess>& processes,
+                                    const Plan& plan) {
+  for (const Link& link : plan.links()) {
+    if (!is_receiver(link, processes[cause].id()) || !link.sender.report().ended) continue;
+    const auto peer = std::ranges::find(processes, link.from, &StageProcess::id);
+    if (peer != processes.end() && peer->had_input()) return &*peer;
+  }
+  return nullptr;
 }
 
 void show_last_words(const StageProcess& process, Console& console) {
@@ -126,6 +164,10 @@ Error report_failures(const std::vector<Failure>& failures,
     if (failure.process == cause.process) continue;
     show_last_words(processes[failure.process], console);
     hint += fmt::format("; stage {} {}, too", processes[failure.process].label(), failure.why);
+  }
+  if (const StageProcess* const early = early_neighbour(cause.process, processes, plan)) {
+    show_last_words(*early, console);
+    hint += fmt::format("; stage {} had ended its stream while it had input", early->label());
   }
   show_last_words(process, console);
   last_words.assign(process.last_errors().begin(), process.last_errors().end());

@@ -1,4 +1,5 @@
 #include "run/process/host_record.hpp"
+#include "tools/command_line/json_text.hpp"
 
 #include <fmt/format.h>
 
@@ -168,16 +169,8 @@ HostRecord read_record(const Json& json, const Plan& plan, std::size_t host) {
 
 }  // namespace
 
-std::string printable(std::string_view text) {
-  std::string result(text);
-  std::ranges::replace_if(
-      result, [](char letter) { return static_cast<unsigned char>(letter) < ' ' || letter == 127; },
-      ' ');
-  return result;
-}
-
 std::string encode_record(const HostRecord& record) {
-  std::string line = fields_of(record).dump(-1, ' ', false, Json::error_handler_t::replace);
+  std::string line = cli::json_text(fields_of(record));
   if (has_text(record.kind)) line += "\t" + record.text;
   return line;
 }

@@ -2,6 +2,7 @@
               // each.
 
 #include "run/process/failure.hpp"
+#include "tools/command_line/printable.hpp"
 
 namespace gantry::run {
 
@@ -31,7 +32,6 @@ inline constexpr std::size_t kLongestRecord = 32 << 10;
 [[nodiscard]] Result<HostRecord> decode_record(std::string_view line, const Plan& plan,
                                                std::size_t host);
 
-/// `text` on one line, without what would act on a terminal.
-[[nodiscard]] std::string printable(std::string_view text);
+using cli::printable;
 
 }  // namespace gantry::run

@@ -1,7 +1,6 @@
 #include "run/process/plan.hpp"
 
 #include <fmt/format.h>
-#include <sys/un.h>
 
 #include <algorithm>
 #include <gantry/schedule/group.hpp>
@@ -14,17 +13,6 @@ namespace {
 using std::chrono::nanoseconds;
 
 constexpr std::chrono::hours kLongestJoin{24};
-
-Result<std::string> zmq_address(const std::string& path) {
-  constexpr std::size_t kLongest = sizeof(sockaddr_un::sun_path) - 1;
-  if (path.size() > kLongest)
-    return tl::unexpected(Error{Code::invalid_argument,
-                                fmt::format("{}: is longer than the {} characters of a socket's "
-                                            "name",
-                                            path, kLongest),
-                                "set GANTRY_DIR to a shorter path"});
-  return "ipc://" + path;
-}
 
 int descriptor_of(const Link& link, bool output) noexcept {
   return output ? link.pipe.write_end.get() : link.pipe.read_end.get();
@@ -92,10 +80,6 @@ Result<Link> Plan::make_link(std::size_t channel, unsigned from, unsigned to) co
     Result<Pipe> pipe = Pipe::create();
     if (!pipe) return tl::unexpected(pipe.error());
     link.pipe = std::move(*pipe);
-  } else if (transport_ == Transport::zmq) {
-    Result<std::string> address = zmq_address(fmt::format("{}/{}", directory_, name));
-    if (!address) return tl::unexpected(address.error());
-    link.address = std::move(*address);
   } else {
     link.address = name;
   }

@@ -48,17 +48,25 @@ Result<std::string> find_program(const std::string& command, std::string_view pa
   return check_program(command);
 }
 
-Result<void> locate_programs(Pipeline& pipeline, std::size_t host, const std::string& folder) {
+Result<void> locate_programs(Pipeline& pipeline, std::size_t host, const std::string& folder,
+                             std::vector<Error>* others) {
+  Result<void> all;
   for (Stage& stage : pipeline.stages) {
     if (stage.host != host) continue;
     auto program = find_program(stage.command.front(), stage_path(stage), folder);
-    if (!program)
-      return tl::unexpected(pipeline.source.error(
-          stage.command_at, fmt::format("stages.{}.{}", stage.name, stage.command_key),
-          program.error().message, program.error().hint));
-    stage.program = std::move(*program);
+    if (program) {
+      stage.program = std::move(*program);
+      continue;
+    }
+    Error missing = pipeline.source.error(
+        stage.command_at, fmt::format("stages.{}.{}", stage.name, stage.command_key),
+        program.error().message, program.error().hint);
+    if (all)
+      all = tl::unexpected(std::move(missing));
+    else if (others != nullptr)
+      others->push_back(std::move(missing));
   }
-  return {};
+  return all;
 }
 
 Result<void> locate_launchers(Pipeline& pipeline) {

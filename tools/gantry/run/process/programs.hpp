@@ -11,9 +11,10 @@ namespace gantry::run {
                                                const std::string& folder);
 
 /// Fills in the programs of the stages on `host`, where a leading "./" means `folder`. Errors name
-/// the place of the command in the file.
+/// the place of the command in the file. The first is returned; `others` gets those behind it.
 [[nodiscard]] Result<void> locate_programs(Pipeline& pipeline, std::size_t host,
-                                           const std::string& folder);
+                                           const std::string& folder,
+                                           std::vector<Error>* others = nullptr);
 /// Looks for the launchers of the hosts that have stages, likewise.
 [[nodiscard]] Result<void> locate_launchers(Pipeline& pipeline);
 

@@ -86,8 +86,8 @@ std::string Progress::slowest(const std::vector<Snapshot>& now, double interval_
 
 /// The slowest stage is the one with a full input and an empty output that waits least: it holds up
 /// all before it, and all behind it starve. Each of the three counts from 0 to 1. A source's input
-/// is always full, a sink's output always empty. Waits are counted when they end, so in long ones
-/// the queues decide; a pipe holds no whole message, so there waits do.
+/// is always full, a sink's output always empty. A pipe holds no whole message, so there waits
+/// decide.
 double Progress::load(std::size_t stage, const std::vector<Snapshot>& now,
                       double interval_ns) const {
   const bool has_queues = plan_->transport() != Transport::pipe;

@@ -2,7 +2,6 @@
 
 #include <errno.h>
 #include <fmt/format.h>
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -117,24 +116,14 @@ Result<Descriptor> accept_rank(const Descriptor& listener, const std::string& se
   return tl::unexpected(Error{Code::timed_out, "rank 0 has not called", "see what it says"});
 }
 
+// Rank 0 ends this process when its time is up.
 Result<Descriptor> call(const std::string& text) {
   const auto address = parse_bridge_address(text);
   if (!address) return tl::unexpected(address.error());
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int status = ::getaddrinfo(address->host.c_str(), address->port.c_str(), &wanted, &found);
-  if (status != 0)
-    return tl::unexpected(
-        Error{Code::not_found, fmt::format("{}: {}", text, ::gai_strerror(status)), {}});
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> all(found, ::freeaddrinfo);
-  int number = 0;
-  for (const addrinfo* one = found; one != nullptr; one = one->ai_next) {
-    Descriptor socket(::socket(one->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
-    if (socket && ::connect(socket.get(), one->ai_addr, one->ai_addrlen) == 0) return socket;
-    number = errno;
-  }
-  return tl::unexpected(cli::system_error(text, number, "is the rank on that host?"));
+  auto socket = connect_host(*address, -1, Deadline::never());
+  if (socket) return Descriptor(*socket);
+  socket.error().hint = "is the rank on that host?";
+  return tl::unexpected(std::move(socket).error());
 }
 
 /// Until the end of `from`, or until nobody takes it.

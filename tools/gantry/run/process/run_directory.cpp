@@ -19,7 +19,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kLockFile = "/.runner";  // no channel's name begins with a dot
 constexpr std::chrono::seconds kLockTime{5};
 constexpr std::chrono::seconds kSweepTime{1};  // the next run sweeps what is left
 constexpr const char* kBaseHint = "set GANTRY_DIR to a directory you can write to";
@@ -52,8 +51,8 @@ Result<Descriptor> lock_base(const std::string& base, const cli::Interrupt& inte
 }
 
 Descriptor open_lock_file(const std::string& path, int flags) {
-  return Descriptor(
-      ::open((path + kLockFile).c_str(), O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600));
+  return Descriptor(::open(fmt::format("{}/{}", path, kRunFile).c_str(),
+                           O_RDWR | O_NOFOLLOW | O_CLOEXEC | flags, 0600));
 }
 
 bool is_own_directory(const std::string& path) {
@@ -69,7 +68,7 @@ bool is_dead(const std::string& path) {
 
 }  // namespace
 
-Result<RunDirectory> RunDirectory::create(const std::string& base,
+Result<RunDirectory> RunDirectory::create(const std::string& base, std::string_view pipeline,
                                           const cli::Interrupt& interrupt) {
   const Result<Descriptor> base_lock = lock_base(base, interrupt, kLockTime);
   if (!base_lock) return tl::unexpected(base_lock.error());
@@ -78,8 +77,9 @@ Result<RunDirectory> RunDirectory::create(const std::string& base,
     return tl::unexpected(cli::system_error(base, errno, kBaseHint));
   RunDirectory made(std::move(path));
   made.lock_ = open_lock_file(made.path_, O_CREAT | O_EXCL);
-  if (!made.lock_ || !lock(made.lock_, LOCK_EX))
-    return tl::unexpected(cli::system_error(made.path_ + kLockFile, errno));
+  if (!made.lock_ || !lock(made.lock_, LOCK_EX) ||
+      ::write(made.lock_.get(), pipeline.data(), pipeline.size()) < 0)
+    return tl::unexpected(cli::system_error(made.path_ + "/" + kRunFile, errno));
   return made;
 }
 

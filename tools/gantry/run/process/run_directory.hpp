@@ -12,9 +12,11 @@ namespace gantry::run {
 /// run that was killed. Destroying this object removes the folder with all in it. Move-only.
 class RunDirectory {
  public:
-  /// Makes one in `base`, a directory as channel_directory() returns it. Errors: `timed_out` when
-  /// another process stays inside the lock of `base`; `interrupted`; `system`.
+  /// Makes one for the pipeline of that name in `base`, a directory as channel_directory() returns
+  /// it. Errors: `timed_out` when another process stays inside the lock of `base`; `interrupted`;
+  /// `system`.
   [[nodiscard]] static Result<RunDirectory> create(const std::string& base,
+                                                   std::string_view pipeline,
                                                    const cli::Interrupt& interrupt);
 
   RunDirectory(RunDirectory&& other) noexcept;

@@ -71,6 +71,10 @@ class StageProcess {
   [[nodiscard]] bool ended_by_itself() const noexcept { return ended_by_itself_; }
   void note_ended_by_itself() noexcept { ended_by_itself_ = true; }
 
+  /// It ran, and had not received all of an input, when the run was about to be stopped.
+  [[nodiscard]] bool had_input() const noexcept { return had_input_; }
+  void note_input(bool has_input) noexcept { had_input_ = has_input; }
+
   /// Learns how it ended, but leaves it unreaped, so that its number stays its group's. False: it
   /// has not ended.
   bool note_end();
@@ -92,6 +96,7 @@ class StageProcess {
   Clock::time_point ended_{};
   bool running_ = true;
   bool ended_by_itself_ = false;
+  bool had_input_ = false;
   Exit exit_;
   Usage usage_;  // of one elsewhere
   LineCutter output_lines_;

@@ -117,6 +117,7 @@ void Supervisor::dispatch(Watcher::Tag what) {
   switch (static_cast<Event>(what >> 32)) {
     case Event::interrupt:
       interrupted_ = true;
+      if (options_.reporter == nullptr) console_.line("gantry: run: interrupted");
       return events_.remove(interrupt_.descriptor());  // it stays readable
     case Event::stop:
       interrupted_ = true;

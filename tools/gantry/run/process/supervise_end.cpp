@@ -32,6 +32,8 @@ void Supervisor::note_dying() {
   for (std::size_t index = 0; index < processes_.size(); ++index) {
     const auto facts = process_facts(processes_[index].child().pid);
     dying_[index] = processes_[index].running() && facts && (facts->exiting || facts->dead);
+    processes_[index].note_input(processes_[index].running() &&
+                                 !plan_.unread_input(processes_[index].id()).empty());
   }
 }
 

@@ -56,17 +56,18 @@ std::string to_text(const Comparison& comparison) {
   for (std::size_t i = 0; i < run.channels.size(); ++i) {
     const ChannelReport& first = run.channels[i];
     const ChannelReport& second = compared.channels[i];
-    add_row(table, first.name, "data movement per message", first.movement_ns_per_message(),
-            second.movement_ns_per_message(), format_ns);
     add_row(table, first.name, "CPU-s per GB", first.cpu_s_per_gb(), second.cpu_s_per_gb(),
             format_plain);
   }
   add_row(table, "pipeline", "wall time", run.wall_s, compared.wall_s, format_seconds);
   add_row(table, "pipeline", "CPU time of all stages", run.cpu_s(), compared.cpu_s(),
           format_seconds);
-  return fmt::format("{}\n{}\n{} compared with {} (ratio: how many times as much {} took)\n\n{}",
-                     to_text(run), to_text(compared), to_string(run.transport),
-                     to_string(compared.transport), to_string(compared.transport), table.text());
+  return fmt::format(
+      "{}\n{}\n{} compared with {} (ratio: how many times as much {} took)\n\n{}\n"
+      "the pipeline over {}: {} the wall time, {} the CPU time\n",
+      to_text(run), to_text(compared), to_string(run.transport), to_string(compared.transport),
+      to_string(compared.transport), table.text(), to_string(compared.transport),
+      ratio_text(compared.wall_s, run.wall_s), ratio_text(compared.cpu_s(), run.cpu_s()));
 }
 
 Json to_json(const Comparison& comparison) {

@@ -82,6 +82,9 @@ StageReport report_stage(const Plan& plan, std::size_t index, const Finished& fi
     report.system_s += process.usage.system_s;
     report.max_rss_bytes = std::max(report.max_rss_bytes, process.usage.max_rss_bytes);
   }
+  report.counts_waits = std::ranges::any_of(plan.links(), [index](const Link& link) {
+    return link.from.stage == index || link.to.stage == index;
+  });
   report.waiting = std::min(1.0, share(waited_s(plan, index), lived_s));
   return report;
 }
@@ -117,7 +120,9 @@ double RunReport::cpu_s() const noexcept {
 }
 
 const StageReport& RunReport::slowest() const noexcept {
-  return *std::ranges::min_element(stages, {}, &StageReport::waiting);
+  return *std::ranges::min_element(stages, {}, [](const StageReport& stage) {
+    return std::pair(!stage.counts_waits, stage.waiting);
+  });
 }
 
 Result<void> RunReport::check_accounts() const {

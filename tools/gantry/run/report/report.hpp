@@ -44,8 +44,9 @@ struct StageReport {
   double wall_s = 0;  ///< Of the longest replica.
   double user_s = 0;
   double system_s = 0;
-  Bytes max_rss_bytes = 0;  ///< Of the largest replica.
-  double waiting = 0;       ///< Share of its time spent waiting for messages or credit; 0 to 1.
+  Bytes max_rss_bytes = 0;    ///< Of the largest replica.
+  bool counts_waits = false;  ///< False: it has no channel, and nobody knows how it waits.
+  double waiting = 0;         ///< Share of its time spent waiting for messages or credit; 0 to 1.
 };
 
 struct RunReport {
@@ -59,7 +60,7 @@ struct RunReport {
 
   [[nodiscard]] std::uint64_t bytes() const noexcept;  ///< Of channels: not what ranks exchange.
   [[nodiscard]] double cpu_s() const noexcept;         ///< Of all stages, their own work included.
-  /// The one that waits least.
+  /// The one that waits least, of those whose waits are counted.
   [[nodiscard]] const StageReport& slowest() const noexcept;
   /// Errors: names the first channel on which not everything arrived.
   [[nodiscard]] Result<void> check_accounts() const;

@@ -11,14 +11,18 @@ using Json = nlohmann::ordered_json;
 using Seconds = std::chrono::duration<double>;
 
 // In the words of /status.json, so that one page shows both.
-Json channel_json(const ChannelReport& channel, double wall_s, const Json& run) {
+Json channel_json(const ChannelReport& channel, double wall_s, const Json& run,
+                  const std::string& pipeline) {
   const double seconds = wall_s > 0 ? wall_s : 1;
-  const Json consumer{
-      {"pid", channel.to}, {"state", ""}, {"stuck", false}, {"unread", 0}, {"held", Json::array()}};
+  const Json consumer{{"pid", channel.to}, {"who", {{"stage", channel.to}}},
+                      {"state", ""},       {"stuck", false},
+                      {"unread", 0},       {"held", Json::array()}};
   return {{"name", channel.name},
+          {"pipeline", pipeline},
           {"inbox", false},
           {"answered", true},
           {"producer_pid", channel.from},
+          {"producer_who", {{"stage", channel.from}}},
           {"producer_state", ""},
           {"mode", channel.links == 1 ? "1 link" : std::to_string(channel.links) + " links"},
           {"depth", 0},
@@ -68,7 +72,8 @@ std::string to_html(const RunReport& report, const Course& course) {
   Json history = Json::object();
   std::vector<Json> histories;
   for (std::size_t i = 0; i < report.channels.size(); ++i) {
-    channels.push_back(channel_json(report.channels[i], report.wall_s, run["channels"][i]));
+    channels.push_back(
+        channel_json(report.channels[i], report.wall_s, run["channels"][i], report.pipeline));
     histories.push_back(history_json(course, i));
     history[report.channels[i].name] = histories.back();
   }

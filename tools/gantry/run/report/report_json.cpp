@@ -37,10 +37,14 @@ Json channel_json(const ChannelReport& channel) {
 }
 
 Json stage_json(const StageReport& stage) {
-  return {{"name", stage.name},         {"host", stage.host.empty() ? Json() : Json(stage.host)},
-          {"replicas", stage.replicas}, {"wall_s", stage.wall_s},
-          {"user_s", stage.user_s},     {"system_s", stage.system_s},
-          {"waiting", stage.waiting},   {"max_rss_bytes", stage.max_rss_bytes}};
+  return {{"name", stage.name},
+          {"host", stage.host.empty() ? Json() : Json(stage.host)},
+          {"replicas", stage.replicas},
+          {"wall_s", stage.wall_s},
+          {"user_s", stage.user_s},
+          {"system_s", stage.system_s},
+          {"waiting", stage.counts_waits ? Json(stage.waiting) : Json()},
+          {"max_rss_bytes", stage.max_rss_bytes}};
 }
 
 }  // namespace

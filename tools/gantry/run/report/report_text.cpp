@@ -42,7 +42,10 @@ std::string channels_text(const RunReport& report) {
                format_ns(one.movement_ns_per_message()), fmt::format("{:.3f}", one.cpu_s_per_gb()),
                fmt::format("{:.2f} s", one.sender_wait_s),
                fmt::format("{:.2f} s", one.receiver_wait_s), copies_text(one)});
-  return table.text();
+  std::string text = table.text(cli::page_width());
+  if (report.transport == Transport::pipe)
+    text += "hand-off and movement include what a writer waits for a slow reader\n";
+  return text;
 }
 
 std::string stages_text(const RunReport& report) {
@@ -59,8 +62,9 @@ std::string stages_text(const RunReport& report) {
     table.add({one.host.empty() ? one.name : fmt::format("{}@{}", one.name, one.host),
                fmt::format("{}", one.replicas), fmt::format("{:.2f} s", one.wall_s),
                fmt::format("{:.2f} s", one.user_s), fmt::format("{:.2f} s", one.system_s),
-               fmt::format("{:.0f} %", one.waiting * 100), cli::format_bytes(one.max_rss_bytes)});
-  return table.text();
+               one.counts_waits ? fmt::format("{:.0f} %", one.waiting * 100) : "-",
+               cli::format_bytes(one.max_rss_bytes)});
+  return table.text(cli::page_width());
 }
 
 std::string accounts_text(const RunReport& report) {

@@ -28,7 +28,7 @@ function alarms(status) {
     const pids = [...stuckPids(channel)];
     const texts = channel.notes.length ? channel.notes :
       [`pid ${pids.join(', ')} is stuck or stopped`];
-    for (const text of texts.slice(0, 5)) lines.push({text: `${channel.name}: ${text}`, pids});
+    for (const text of texts.slice(0, 5)) lines.push({text: `${channel.shown_name ?? channel.name}: ${text}`, pids});
   }
   const shown = lines.slice(0, 20);
   if (lines.length > 20) shown.push({text: `and ${lines.length - 20} more`, pids: []});
@@ -42,107 +42,7 @@ function alarms(status) {
   list.replaceChildren(...shown.map((one) => el('li', {'data-pids': one.pids.join(' ')}, one.text)));
 }
 
-// ---- the graph ---------------------------------------------------------------------------------
-
-// Processes and channels in columns, by who sends to whom.
-function layout(channels) {
-  const nodes = new Map(), edges = [];
-  const node = (id, make) => nodes.get(id) ?? nodes.set(id, {id, column: 0, ...make()}).get(id);
-  const process = (pid, channel, role) => node(pid ? `p${pid}` : `${role} of ${channel.name}`,
-    () => ({pid, label: !pid ? role : kReport ? pid : `pid ${pid}`}));
-  for (const channel of channels) {
-    const middle = node(`c${channel.name}`, () => ({channel: channel.name}));
-    const sources = channel.inbox ? channel.senders :
-      [{pid: channel.producer_pid, state: channel.producer_state}];
-    for (const one of sources)
-      edges.push({from: process(one.pid, channel, 'producer'), to: middle, channel: channel.name});
-    for (const one of channel.consumers)
-      edges.push({from: middle, to: process(one.pid, channel, 'consumer'), channel: channel.name,
-        consumer: one.pid});
-  }
-  for (let pass = 0, moved = true; moved && pass < 24; pass += 1) {  // a ring ends, too
-    moved = false;
-    for (const {from, to} of edges)
-      if (to.column <= from.column && from.column < 12) { to.column = from.column + 1; moved = true; }
-  }
-  const rows = [];
-  for (const one of nodes.values()) {
-    one.row = rows[one.column] ?? 0;
-    rows[one.column] = one.row + 1;
-  }
-  return {nodes: [...nodes.values()], edges, columns: rows.length, rows: Math.max(1, ...rows.filter(Boolean))};
-}
-
-let drawn = {key: '', nodes: new Map(), edges: []};
-
-function draw({nodes, edges, columns, rows}) {
-  // Left to right; on a phone downwards.
-  const kWide = 150, kHigh = 46, down = window.innerWidth < 640, step = down ? [165, 100] : [235, 76];
-  const x = (one) => 10 + (down ? one.row : one.column) * step[0];
-  const y = (one) => 10 + (down ? one.column : one.row) * step[1];
-  const view = svg('svg', {width: (down ? rows : columns) * step[0], role: 'group',
-    height: (down ? columns : rows) * step[1]}, svg('defs', {}, svg('marker', {id: 'tip',
-    viewBox: '0 0 8 8', refX: 7, refY: 4, markerWidth: 7, markerHeight: 7, orient: 'auto'},
-  svg('path', {d: 'M0 0L8 4L0 8z'}))));
-  drawn.edges = edges.map((edge) => {
-    const x1 = x(edge.from) + (down ? kWide / 2 : kWide), y1 = y(edge.from) + (down ? kHigh : kHigh / 2);
-    const x2 = x(edge.to) + (down ? kWide / 2 : 0), y2 = y(edge.to) + (down ? 0 : kHigh / 2);
-    const bend = down ? [0, 40] : [Math.max(40, Math.abs(x2 - x1) / 2), 0];
-    const label = svg('text', {class: 'small', 'text-anchor': 'middle', x: (x1 + x2) / 2,
-      y: (y1 + y2) / 2 - (down ? -4 : 5)});
-    const group = svg('g', {class: 'edge'}, svg('path', {'marker-end': 'url(#tip)', d: `M${x1} ${y1
-    }C${x1 + bend[0]} ${y1 + bend[1]} ${x2 - bend[0]} ${y2 - bend[1]} ${x2} ${y2}`}), label);
-    view.append(group);
-    return {...edge, label, group};
-  });
-  drawn.nodes = new Map(nodes.map((one) => {
-    const title = svg('text', {x: x(one) + 10, y: y(one) + 19});
-    const below = svg('text', {class: 'small', x: x(one) + 10, y: y(one) + 36});
-    const choose = () => open(one.channel);
-    const group = svg('g', one.channel === undefined ? {class: 'process', 'data-pid': one.pid} :
-      {class: 'channel', tabindex: 0, role: 'button', onclick: choose,
-        onkeydown: (event) => {
-          if (event.key === 'Enter' || event.key === ' ') { event.preventDefault(); choose(); }
-        }}, svg('rect', {x: x(one), y: y(one), width: kWide, height: kHigh, rx: 6}), title, below);
-    view.append(group);
-    return [one.id, {...one, title, below, group}];
-  }));
-  $('graph').replaceChildren(view);
-}
-
-const shortened = (text) => text.length > 19 ? `${text.slice(0, 9)}…${text.slice(-9)}` : text;
 const mark = (node, name, on) => node.classList.toggle(name, on);
-
-function graph(status) {
-  const urgent = status.channels.filter(isStuck);
-  const chosen = [...new Set([...urgent, ...status.channels])].slice(0, kMostDrawn);
-  chosen.sort(byTrouble);
-  const plan = layout(chosen);
-  const key = JSON.stringify([window.innerWidth < 640, plan.nodes.map((one) => one.id),
-    plan.edges.map((edge) => [edge.from.id, edge.to.id])]);
-  if (key !== drawn.key) { drawn.key = key; draw(plan); }
-  const byName = new Map(chosen.map((one) => [one.name, one]));
-  const bad = new Set(chosen.flatMap((one) => [...stuckPids(one)]));
-  const states = new Map(chosen.flatMap((one) => [[one.producer_pid, one.producer_state],
-    ...one.consumers.concat(one.senders).map((end) => [end.pid, end.state])]));
-  for (const one of drawn.nodes.values()) {
-    const channel = byName.get(one.channel);
-    say(one.title, shortened(channel ? channel.name : one.label));
-    say(one.below, !channel ? (states.get(one.pid) ?? '') : !channel.answered ? 'no answer' :
-      channel.inbox ? 'inbox' : kReport ? channel.mode : `${channel.mode}, depth ${countText(channel.depth)}`);
-    mark(one.group, 'bad', channel ? !channel.answered : bad.has(one.pid));
-  }
-  for (const edge of drawn.edges) {
-    const channel = byName.get(edge.channel);
-    const consumer = channel.consumers.find((one) => one.pid === edge.consumer);
-    say(edge.label, !edge.consumer ? (channel.bytes_per_second === null ? '' :
-      rateText(channel.bytes_per_second)) : !consumer ? '' :
-      consumer.held.length ? `holds ${consumer.held.length}` : consumer.unread ? `${consumer.unread} unread` : '');
-  }
-  say($('graph-note'), !status.channels.length ? `No channels${kReport ? '' : ' yet'}.` :
-    chosen.length < status.channels.length ?
-      `Drawn are ${chosen.length} of ${status.channels.length}: those in trouble, and the quickest.` : '');
-}
 
 // ---- the channels ------------------------------------------------------------------------------
 
@@ -171,8 +71,15 @@ function open(name) {
   row.top.scrollIntoView({block: 'nearest'});
 }
 
-const pidText = (pid, state, bad) => el('span', {class: bad ? 'bad' : null},
-  `${pid || 'elsewhere'}${state === 'running' ? '' : ` ${state}`}`);
+// "score.1 (4711)", "gantry get@gpu2 (4711)"; of a report the stage.
+function endText({pid, who}) {
+  if (kReport) return String(pid);
+  const away = who?.host && last?.host && who.host !== last.host ? `@${who.host}` : '';
+  const name = `${who?.text ?? ''}${away}`;
+  return name ? `${name} (${pid})` : String(pid || 'elsewhere');
+}
+const pidText = (end, bad) => el('span', {class: bad ? 'bad' : null},
+  `${endText(end)}${end.state === 'running' ? '' : ` ${end.state}`}`);
 
 const registrationsText = ({registrations, refused_registrations: refused}) =>
   refused ? `${countText(registrations)}, ${countText(refused)} refused` : countText(registrations);
@@ -191,8 +98,9 @@ function showFacts(row, channel) {
   if (kReport) { showRun(row, channel.run); return; }
   const path = channel.path, parts = [];
   parts.push(table(['producer', 'mode', 'credits', 'memory', 'at most', 'registrations', 'copies'], [[
-    pidText(channel.producer_pid, channel.producer_state, isDown(channel.producer_state)),
-    channel.inbox ? 'inbox' : channel.mode, `${channel.credits_used} of ${channel.slots}`,
+    pidText({pid: channel.producer_pid, who: channel.producer_who, state: channel.producer_state},
+      isDown(channel.producer_state)),
+    channel.server ? 'server' : channel.inbox ? 'inbox' : channel.mode, `${channel.credits_used} of ${channel.slots}`,
     `${bytesText(channel.memory_used_bytes)} of ${bytesText(channel.memory_bytes)}`,
     bytesText(channel.memory_peak_bytes), registrationsText(channel),
     Object.entries(channel.metrics.copies).filter(([, one]) => one.count)
@@ -203,37 +111,38 @@ function showFacts(row, channel) {
   if (channel.silence) parts.push(el('p', {class: 'bad'}, channel.silence));
   if (channel.consumers.length)
     parts.push(table(['consumer', 'policy', 'taken', 'unread', 'holds', 'oldest', 'idle', 'p50', 'p99', 'dropped'],
-      channel.consumers.map((one) => [pidText(one.pid, one.state, one.stuck), one.policy,
+      channel.consumers.map((one) => [pidText(one, one.stuck), one.policy,
         one.metrics.messages, one.unread, `${one.held.length} (${bytesText(one.held_bytes)})`,
         one.held.length ? timeText(one.held[0].age_ns) : '-', timeText(one.idle_ns),
         timeText(one.metrics.handoff_p50_ns), timeText(one.metrics.handoff_p99_ns), one.dropped])));
   const held = channel.consumers.flatMap((one) => one.held.map((slot) => [slot.message,
-    bytesText(slot.bytes), String(one.pid), slot.taken ? 'in hand' : 'unread', timeText(slot.age_ns)]));
+    bytesText(slot.bytes), endText(one), slot.taken ? 'in hand' : 'unread', timeText(slot.age_ns)]));
   if (held.length)
     parts.push(table(['message', 'size', 'with', 'where', 'since'], held.slice(0, 64)));
   if (channel.departed.length)
     parts.push(table(['left', 'holds', 'oldest'], channel.departed.map((one) => [
-      pidText(one.pid, one.state, isDown(one.state)), `${one.messages} (${bytesText(one.bytes)})`,
+      pidText(one, isDown(one.state)), `${one.messages} (${bytesText(one.bytes)})`,
       timeText(one.age_ns)])));
   if (channel.senders.length)
     parts.push(table(['sender', 'messages', 'payload', 'idle'], channel.senders.map((one) => [
-      pidText(one.pid, one.state, isDown(one.state)), one.messages, bytesText(one.bytes),
+      pidText(one, isDown(one.state)), one.messages, bytesText(one.bytes),
       timeText(one.idle_ns)])));
   row.facts.replaceChildren(...parts);
 }
 
 function showRow(row, channel) {
   row.channel = channel;
-  say(row.name, channel.name);
+  say(row.name, channel.shown_name ?? channel.name);
   const to = channel.consumers.length > 3 ? `${channel.consumers.length} consumers` :
-    channel.consumers.map((one) => one.pid || 'elsewhere').join(', ') || 'nobody';
-  say(row.ends, `${channel.inbox ? `${channel.senders.length} senders` : channel.producer_pid || '?'} → ${to}`);
+    channel.consumers.map((one) => endText(one)).join(', ') || 'nobody';
+  say(row.ends, `${channel.inbox ? `${channel.senders.length} senders` :
+    endText({pid: channel.producer_pid, who: channel.producer_who})} → ${to}`);
   const rate = channel.bytes_per_second;
   say(row.rate, rate === null ? (channel.answered ? '–' : 'no answer') :
     `${messagesText(channel.messages_per_second)}  ${rateText(rate)}`);
   row.rate.dataset.bytes = rate ?? '';
   row.rate.dataset.messages = channel.messages_per_second ?? '';
-  say(row.depth, channel.inbox ? 'inbox' : kReport ? channel.mode : `depth ${countText(channel.depth)}`);
+  say(row.depth, channel.server ? 'server' : channel.inbox ? 'inbox' : kReport ? channel.mode : `depth ${countText(channel.depth)}`);
   mark(row.top, 'stuck', isStuck(channel));
   if (row.series) row.series.add([channel.messages_per_second ?? 0, rate ?? 0, channel.depth]);
   if (row.top.open) showFacts(row, channel);
@@ -241,8 +150,10 @@ function showRow(row, channel) {
 
 function channels(status) {
   const filter = $('filter').value.trim();
-  const matches = (one) => !filter || one.name.includes(filter) || String(one.producer_pid) === filter ||
-    one.consumers.concat(one.senders).some((end) => String(end.pid) === filter);
+  const shows = (end) => String(end.pid) === filter || (end.who?.text ?? '').includes(filter);
+  const matches = (one) => !filter || one.name.includes(filter) ||
+    (one.shown_name ?? '').includes(filter) ||
+    [{pid: one.producer_pid, who: one.producer_who}, ...one.consumers, ...one.senders].some(shows);
   const wanted = status.channels.filter(matches);
   const isOpen = (one) => rows.get(one.name)?.top.open;
   const first = wanted.filter((one) => isStuck(one) || isOpen(one));
@@ -266,7 +177,7 @@ function ranks(status) {
   $('ranks-section').hidden = !status.ranks.length;
   $('ranks').replaceChildren(table(['group', 'rank', 'pid', 'state', 'for', 'at', 'plan'],
     status.ranks.map((one) => [one.group, `${one.rank} of ${one.ranks}`,
-      pidText(one.pid, one.process, isDown(one.process)), one.state, timeText(one.in_state_ns),
+      pidText({pid: one.pid, state: one.process}, isDown(one.process)), one.state, timeText(one.in_state_ns),
       one.operations.map((step) => step.text).join('; ') || `${one.ended} of ${one.steps} steps`,
       one.plan])));
 }
@@ -276,7 +187,7 @@ function stages() {
   $('gone-section').hidden = true;
   $('stages').replaceChildren(table(['stage', 'replicas', 'time', 'CPU', 'waiting', 'memory'],
     kReport.run.stages.map((one) => [one.name, one.replicas, timeText(one.wall_s * 1e9),
-      timeText((one.user_s + one.system_s) * 1e9), `${Math.round(one.waiting * 100)} %`,
+      timeText((one.user_s + one.system_s) * 1e9), one.waiting === null ? '–' : `${Math.round(one.waiting * 100)} %`,
       bytesText(one.max_rss_bytes)])));
   const ended = !kReport.status.error, words = kReport.last_words;
   if (ended && kReport.run.channels.length)
@@ -287,7 +198,7 @@ function stages() {
 
 function gone(status) {
   const lines = status.gone.map((one) =>
-    `pid ${one.pid}, ${one.role} of ${one.where}: ${one.last}; ${timeText(one.ago_ms * 1e6)} ago`);
+    `${one.name && `${one.name}, `}pid ${one.pid}, ${one.role} of ${one.where}: ${one.last}; ${timeText(one.ago_ms * 1e6)} ago`);
   if (!lines.length) lines.push('Nobody since this server began.');
   const list = $('gone');
   if (list.children.length !== lines.length) list.replaceChildren(...lines.map(() => el('li')));

@@ -28,13 +28,6 @@ struct Entry {
   std::string bytes;
 };
 
-std::string safetensors_of(const std::string& header, const std::string& data) {
-  const std::uint64_t size = header.size();
-  std::string text(sizeof size, '\0');
-  std::memcpy(text.data(), &size, sizeof size);
-  return text + header + data;
-}
-
 /// As the library of that name writes it, without metadata.
 std::string safetensors_of(const std::vector<Entry>& entries) {
   ordered_json header = ordered_json::object();
@@ -47,14 +40,16 @@ std::string safetensors_of(const std::vector<Entry>& entries) {
   }
   std::string text = header.dump();
   text.resize((text.size() + 7) / 8 * 8, ' ');
-  return safetensors_of(text, data);
+  return safetensors_file(text, data);
 }
 
 std::vector<Entry> every_type() {
   const std::pair<const char*, std::size_t> types[] = {
-      {"BOOL", 8}, {"U8", 8},   {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8},
-      {"U16", 16}, {"I16", 16}, {"F16", 16}, {"BF16", 16},   {"U32", 32},    {"I32", 32},
-      {"F32", 32}, {"C64", 64}, {"F64", 64}, {"U64", 64},    {"I64", 64},    {"F4", 4}};
+      {"BOOL", 8},        {"U8", 8},         {"I8", 8},   {"F8_E5M2", 8}, {"F8_E4M3", 8},
+      {"F8_E8M0", 8},     {"U16", 16},       {"I16", 16}, {"F16", 16},    {"BF16", 16},
+      {"U32", 32},        {"I32", 32},       {"F32", 32}, {"C64", 64},    {"F64", 64},
+      {"U64", 64},        {"I64", 64},       {"F4", 4},   {"F6_E2M3", 6}, {"F6_E3M2", 6},
+      {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}};
   std::vector<Entry> entries;
   for (const auto& [name, bits] : types)
     entries.push_back({std::string("of.") + name, name, {6, 4}, random_bytes(24 * bits / 8)});
@@ -198,12 +193,19 @@ TEST_F(Pack, SeveralFilesAndTheirIndex) {
     EXPECT_EQ(read("m.gimg"), packed);
   }
   EXPECT_THAT(with(R"({"a": "1.safetensors"})"), "packed");  // what it does not name
+  write("in/.hidden", "x");
+  const Ended folder = done({"pack", "in", "m.gimg"});
+  EXPECT_EQ(folder.status, 0);
+  EXPECT_THAT(folder.errors, HasSubstr("in/2.safetensors: left out: the index does not name it"));
+  EXPECT_THAT(folder.errors, HasSubstr("in/.hidden: left out: a hidden file"));
+  EXPECT_THAT(folder.errors, testing::Not(HasSubstr("1.safetensors")));
   EXPECT_THAT(with(R"({"a": "1.safetensors", "c": "2.safetensors"})"),
               HasSubstr("tensor 'b': it is in 2.safetensors, and not in the index"));
   EXPECT_THAT(with(R"({"a": "1.safetensors", "c": "1.safetensors"})"),
-              HasSubstr("tensor 'c': it is not in 1.safetensors"));
+              HasSubstr("tensor 'c': it is not in 1.safetensors; index and files are not of one"));
   EXPECT_THAT(with(R"({"a": "../1.safetensors"})"), HasSubstr("in no file of this folder"));
-  EXPECT_THAT(with(R"({"a": "3.safetensors"})"), HasSubstr("3.safetensors: No such file"));
+  EXPECT_THAT(with(R"({"a": "3.safetensors"})"),
+              HasSubstr("index.json: it names 3.safetensors, which is not there; index and "));
   EXPECT_THAT(with("7"), HasSubstr("it has no weight_map"));
 }
 
@@ -244,7 +246,7 @@ TEST_F(Pack, SplitGivesEachPartitionItsShare) {
 TEST_F(Pack, SafetensorsThatAreNone) {
   const auto said = [&](const std::string& bytes) { return said_of("a.safetensors", bytes); };
   const auto header = [&](const std::string& text) {
-    return said(safetensors_of(text, std::string(16, 'x')));
+    return said(safetensors_file(text, std::string(16, 'x')));
   };
   EXPECT_THAT(said(""), HasSubstr("a.safetensors: 0 bytes are no safetensors"));
   EXPECT_THAT(said(std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8)),
@@ -254,7 +256,7 @@ TEST_F(Pack, SafetensorsThatAreNone) {
   EXPECT_THAT(header(R"({"w": 7})"), HasSubstr("a.safetensors: tensor 'w': it is no JSON object"));
   const auto entry = [&](const std::string& fields) { return header("{\"w\": {" + fields + "}}"); };
   EXPECT_THAT(entry(R"("dtype":"F7","shape":[4],"data_offsets":[0,16])"),
-              HasSubstr("tensor 'w': its type 'F7' is unknown"));
+              HasSubstr("tensor 'w': its type 'F7' is unknown; save it as one of BOOL U8 I8"));
   EXPECT_THAT(entry(R"("shape":[4],"data_offsets":[0,16])"), HasSubstr("its type '' is unknown"));
   EXPECT_THAT(entry(R"("dtype":"F32","data_offsets":[0,16])"), HasSubstr("it has no shape"));
   for (const char* number : {"-4", "4.5", "\"4\"", "18446744073709551615"})

@@ -1,5 +1,5 @@
 // How `gantry pack` and `gantry image extract` end before they are done: killed, interrupted, with
-// files that change, without room; and what extract writes over.
+// files that change, without room; what extract writes over; and headers too deep to walk.
 #include <filesystem>
 #include <thread>
 
@@ -194,6 +194,39 @@ TEST_F(Extract, WithoutMemoryItSaysSo) {
   }
   EXPECT_TRUE(is_said);
   EXPECT_TRUE(read("out.npy").ends_with(bytes_));
+}
+
+// ---- headers that are deep ---------------------------------------------------------------------
+
+std::string nested(std::size_t levels) {
+  return std::string(levels, '[') + std::string(levels, ']');
+}
+/// A tensor of 16 bytes with that shape.
+std::string shaped(const std::string& shape) {
+  return R"({"w":{"dtype":"F32","data_offsets":[0,16],"shape":[)" + shape + "]}}";
+}
+
+TEST_F(Pack, JsonThatIsDeepIsRefusedBeforeItIsParsed) {
+  const auto said = [&](const std::string& header) {
+    return said_of("a.safetensors", safetensors_file(header, std::string(16, 'x')));
+  };
+  for (const std::size_t levels : {std::size_t{65}, std::size_t{200'000}})
+    for (const std::string& header :
+         {nested(levels), R"({"w":)" + nested(levels) + "}", shaped(nested(levels))})
+      EXPECT_THAT(said(header), HasSubstr("a.safetensors: its JSON is more than 64 levels deep"));
+  write("model.safetensors.index.json", R"({"weight_map":)" + nested(200'000) + "}");
+  EXPECT_THAT(done({"pack", "model.safetensors.index.json", "o.gimg"}).errors,
+              HasSubstr("levels deep"));
+}
+
+TEST_F(Pack, WhatIsDeepButNotTooDeepIsShownInPart) {
+  const auto said = [&](const std::string& header) {
+    return said_of("a.safetensors", safetensors_file(header, std::string(16, 'x')));
+  };
+  EXPECT_THAT(said(shaped(nested(61))), HasSubstr("tensor 'w': '" + std::string(60, '[') + "' is"));
+  // Brackets of a text are none.
+  EXPECT_THAT(said(shaped('"' + std::string(200, '[') + R"(\"[[[[")")),
+              HasSubstr("is no number of elements"));
 }
 
 }  // namespace

@@ -1,11 +1,11 @@
-#pragma once  // tests/process/pack_support.hpp: files that `gantry pack` is tried with.
+#pragma once  // tests/process/image/pack_support.hpp: files that `gantry pack` is tried with.
 
 #include <filesystem>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "cli_support.hpp"
+#include "process/cli_support.hpp"
 
 namespace gantry::test {
 
@@ -48,5 +48,13 @@ class Pack : public Cli {
 
   ScratchDirectory files_;
 };
+
+/// A file of safetensors with that header.
+inline std::string safetensors_file(const std::string& header, const std::string& data) {
+  const std::uint64_t size = header.size();
+  std::string text(sizeof size, '\0');
+  std::memcpy(text.data(), &size, sizeof size);
+  return text + header + data;
+}
 
 }  // namespace gantry::test

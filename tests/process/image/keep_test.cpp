@@ -6,7 +6,7 @@
 #include <sstream>
 #include <thread>
 
-#include "cli_support.hpp"
+#include "process/cli_support.hpp"
 
 namespace gantry::test {
 namespace {
@@ -78,8 +78,8 @@ TEST_F(Keep, WhoComesGetsTheBytesAndIsSeen) {
   EXPECT_THAT(second.errors, AllOf(ContainsRegex("channel 'first': process [0-9]+ has that name"),
                                    HasSubstr("keep the image under another name (--name), or")));
   const Ended listed = run(gantry({"ls"}));
-  EXPECT_THAT(listed.output, ContainsRegex("first +[0-9]+ +1 of 32 .* 5.73 MiB"));
-  EXPECT_THAT(listed.output, ContainsRegex("b +[0-9]+ +none "));
+  EXPECT_THAT(listed.output, ContainsRegex("first +gantry keep \\([0-9]+\\) +1 of 32 .* 5.73 MiB"));
+  EXPECT_THAT(listed.output, ContainsRegex("b +gantry keep \\([0-9]+\\) +none "));
   keeper.signal(SIGINT);
   const auto ended = keeper.wait();
   ASSERT_TRUE(ended);

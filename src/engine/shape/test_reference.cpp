@@ -1,4 +1,4 @@
-#include "engine/shape/reference.hpp"
+#include "engine/shape/test_reference.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,3 +1,5 @@
+#include "gemm/test_bits.hpp"
+
 #include <algorithm>
 #include <array>
 #include <random>
