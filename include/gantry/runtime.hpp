@@ -60,6 +60,7 @@ struct RuntimeOptions {
   /// without it "auto".
   std::string engine = {};
   bool require_engine = false;  ///< An unusable engine is an error; otherwise "auto" replaces it.
+  bool notices = true;          ///< EndOptions::notices of each end that it opens.
 };
 
 /// The calibration that "auto" chooses by, and where it is kept.

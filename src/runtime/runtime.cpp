@@ -15,6 +15,7 @@ std::string_view version() noexcept {
 
 struct GANTRY_LOCAL Runtime::Impl {
   std::string directory;
+  bool notices = true;
   std::shared_ptr<Engines> engines;
   std::shared_ptr<Acceptor> acceptor;
   std::shared_ptr<trace::Scope> scope;  // where devices' queues and links are recorded
@@ -23,6 +24,7 @@ struct GANTRY_LOCAL Runtime::Impl {
   [[nodiscard]] Result<void> complete(EndOptions& options) const {
     GANTRY_ASSIGN(options.directory, directory_for(options));
     if (options.acceptor == nullptr) options.acceptor = acceptor;
+    options.notices |= notices;
     return {};
   }
 
@@ -42,6 +44,7 @@ Result<Runtime> Runtime::create(const RuntimeOptions& options) {
   return guarded([&]() -> Result<Runtime> {
     auto impl = std::make_shared<Impl>();
     impl->directory = options.directory;
+    impl->notices = options.notices;
     GANTRY_ASSIGN(impl->engines, Engines::create(options));
     GANTRY_ASSIGN(impl->acceptor, make_acceptor());
     impl->scope = trace::Scope::of(channel_directory_path(options.directory));

@@ -84,7 +84,7 @@ Result<Sender> Sender::open(const std::string& name, const SenderOptions& option
   }
   const auto path = path_of(name, options.path);
   if (!path) return tl::unexpected(path.error());
-  auto runtime = Runtime::create();
+  auto runtime = Runtime::create({.notices = false});
   if (!runtime) return tl::unexpected(runtime.error());
   ProducerOptions producer;
   producer.remote.path = *path;
@@ -165,7 +165,7 @@ Result<Receiver> Receiver::open(const std::string& name, const ReceiverOptions& 
   }
   const auto path = path_of(name, options.path);
   if (!path) return tl::unexpected(path.error());
-  auto runtime = Runtime::create();
+  auto runtime = Runtime::create({.notices = false});
   if (!runtime) return tl::unexpected(runtime.error());
   ConsumerOptions consumer;
   consumer.remote.path = *path;

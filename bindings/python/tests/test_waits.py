@@ -3,6 +3,8 @@
 import asyncio
 import os
 import signal
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -39,6 +41,18 @@ class Waits(Case):
             "server": lambda: (server.receive(5), server.receive())[1],
             "close": producer.close,
         }
+
+    def test_who_waits_for_a_name_that_nobody_has_says_so(self) -> None:
+        self.pair()
+        command = "import sys, gantry; gantry.Consumer(sys.argv[1], timeout=2.2)"
+        child = subprocess.run(
+            [sys.executable, "-c", command, "misspelt"], capture_output=True, text=True, check=False
+        )
+        said = child.stderr.splitlines()[0]
+        self.assertTrue(said.startswith("gantry: channel 'misspelt' in "), said)
+        self.assertIn(": waiting for its producer; there ", said)
+        self.assertIn(self.name, said)
+        self.assertIn("TimedOut", child.stderr)
 
     def interrupt(self, wait: Callable[[], object], delay: float = 0.05) -> None:
         timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))

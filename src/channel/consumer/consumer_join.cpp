@@ -59,7 +59,8 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
   constexpr int kTries = 3;
   for (int attempt = 1;; ++attempt) {
     GANTRY_ASSIGN(Fd socket, find_producer(impl->core_.options.directory, impl->name(),
-                                           options.interrupt_descriptor, deadline));
+                                           options.interrupt_descriptor, deadline, "producer",
+                                           options.notices));
     const Deadline patience = Deadline::after(
         std::clamp<std::chrono::nanoseconds>(deadline.left(), kLeastHandshakeTime, kHandshakeTime));
     auto joined = impl->join(Connection(std::move(socket)), patience);

@@ -1,6 +1,8 @@
 #include "channel/naming/rendezvous.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
@@ -10,7 +12,9 @@
 #include <array>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
 #include <filesystem>
+#include <gantry/channel.hpp>
 #include <optional>
 #include <set>
 
@@ -179,6 +183,27 @@ Error owner_is_missing(const std::string& name, std::string_view whom, bool over
           fmt::format("start the {}, and check that both use the same GANTRY_DIR", whom)};
 }
 
+// What a misspelt name waits for would not show otherwise.
+void say_what_is_awaited(const std::string& directory, const std::string& name,
+                         std::string_view whom) {
+  constexpr std::size_t kMostNames = 8;
+  std::vector<std::string> names;
+  for (const std::string& file : socket_files(directory, {})) {
+    std::string other = file.substr(0, file.size() - std::strlen(kSocketSuffix));
+    if (check_channel_name(other) && !other.starts_with(kQueuePrefix) && other != name)
+      names.push_back(std::move(other));
+  }
+  const std::size_t more = names.size() - std::min(names.size(), kMostNames);
+  const std::string_view verb = names.size() == 1 ? "is" : "are";
+  names.resize(names.size() - more);
+  std::string others = names.empty() ? "no other channel" : fmt::format("{}", fmt::join(names, ", "));
+  if (more != 0) others += fmt::format(" and {} more", more);
+  std::fputs(fmt::format("gantry: channel '{}' in {}: waiting for its {}; there {} {}\n", name,
+                         directory, whom, names.empty() ? "is" : verb, others)
+                 .c_str(),
+             stderr);
+}
+
 }  // namespace
 
 Result<Claim> Claim::take(const std::string& directory, const std::string& name, int interrupt,
@@ -220,8 +245,10 @@ void Claim::give_up() noexcept {
 }
 
 Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
-                         Deadline deadline, std::string_view whom) {
+                         Deadline deadline, std::string_view whom, bool notices) {
+  constexpr std::chrono::seconds kPatience{2};
   const std::string file = name + kSocketSuffix;
+  const Deadline patience = Deadline::after(kPatience);
   std::optional<FolderWatch> watch;  // mostly the producer is there
   for (;;) {
     auto socket = connect_to(directory, file);
@@ -235,7 +262,12 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
       watch.emplace(directory);
       continue;
     }
-    if (!watch->wait(interrupt, deadline, overloaded))
+    if (notices && patience.passed()) {
+      say_what_is_awaited(directory, name, whom);
+      notices = false;
+    }
+    const bool is_patient = notices && patience.left() < deadline.left();
+    if (!watch->wait(interrupt, is_patient ? patience : deadline, overloaded))
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted while waiting", name));
   }
 }

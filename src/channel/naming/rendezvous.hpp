@@ -55,11 +55,12 @@ class Claim {
   ForkGuard fork_guard_;  // a fork's copy must not remove its parent's name
 };
 
-/// Connects to the producer of `name` and waits until it appears; `whom`: its name in errors.
+/// Connects to the producer of `name` and waits until it appears; `whom`: its name in errors;
+/// `notices`: EndOptions::notices.
 /// Errors: `timed_out`, `interrupted` (when `interrupt` becomes readable), `permission_denied`.
 [[nodiscard]] Result<Fd> find_producer(const std::string& directory, const std::string& name,
                                        int interrupt, Deadline deadline,
-                                       std::string_view whom = "producer");
+                                       std::string_view whom = "producer", bool notices = false);
 
 /// Removes the socket of `name` if nobody listens on it. Any process may call it at any time. Waits
 /// for the directory's lock until `deadline`, then leaves the file to others.

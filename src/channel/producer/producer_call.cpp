@@ -12,7 +12,8 @@ Result<void> Producer::Impl::call(Deadline deadline) {
   }
   GANTRY_ASSIGN(Fd socket,
                 find_producer(core_.options.directory, core_.name,
-                              core_.options.interrupt_descriptor, deadline, "inbox or server"));
+                              core_.options.interrupt_descriptor, deadline, "inbox or server",
+                              core_.options.notices));
   GANTRY_STEP(inbox_found);
   GANTRY_ASSIGN(called_, peer_of(socket.get()));
   GANTRY_ASSIGN(called_life_, peer_pidfd(socket.get(), called_.pid));
