@@ -69,7 +69,7 @@ if(PROJECT_BINARY_DIR MATCHES "^${PROJECT_SOURCE_DIR}/build/[^/]+$")
   set(GANTRY_PLAIN_UNITS_FOLDER ${PROJECT_SOURCE_DIR}/build/units)
 endif()
 
-# gantry_compile_in_units(TARGET): files of one folder are compiled together, up to eight at a time,
+# gantry_compile_in_units(TARGET): files of one folder are compiled together, up to 16 at a time,
 # which takes a quarter of the time: docs/results/build.md. So files of one target and folder share
 # their anonymous namespace. What has compile settings of its own stays alone.
 function(gantry_compile_in_units target)
@@ -100,7 +100,7 @@ function(gantry_compile_in_units target)
       list(APPEND rest ${files_${folder}})
       continue()
     endif()
-    math(EXPR units "(${count} + 7) / 8")
+    math(EXPR units "(${count} + 15) / 16")
     math(EXPR size "(${count} + ${units} - 1) / ${units}")
     set(text)
     set(done 0)

@@ -16,7 +16,7 @@ constexpr std::array kWaitingSizes = {Bytes{4} << 10,  Bytes{64} << 10, Bytes{1}
                                       Bytes{1} << 30};
 constexpr std::array kWays = {WaitStrategy::poll, WaitStrategy::hybrid, WaitStrategy::sleep,
                               WaitStrategy::automatic};
-constexpr Bytes kTurnBytes = Bytes{64} << 20;  // of small moves together
+constexpr Bytes kBurstBytes = Bytes{64} << 20;  // of small moves together
 constexpr Bytes kMostWaitingMoves = 200;
 constexpr Bytes kFewestMoves = 3;
 
@@ -25,7 +25,7 @@ Result<void> take_turn(Environment& environment, Lane& lane, const Walk& walk, W
   environment.arena().change(walk);
   std::vector<double> latency_ns;
   std::vector<double> cpu_ns;
-  for (Bytes left = std::clamp(kTurnBytes / walk.bytes, kFewestMoves, kMostWaitingMoves); left > 0;
+  for (Bytes left = std::clamp(kBurstBytes / walk.bytes, kFewestMoves, kMostWaitingMoves); left > 0;
        --left) {
     const Move move = piece_move(environment.arena(), walk, 0);
     const Deadline deadline = patience();

@@ -19,7 +19,7 @@ namespace {
 constexpr std::chrono::seconds kExchangePatience{60};
 constexpr std::chrono::microseconds kPollFor{50};  // as the executor does
 constexpr DataType kFloat{DataType::floating, 32, 1};
-constexpr unsigned kPieces = Exchange::kPieces;
+constexpr unsigned kRunPieces = Exchange::kPieces;
 
 /// A rank's matrices, in one region: what it has, what comes, the other factor, the product.
 class ExchangeMemory {
@@ -33,7 +33,7 @@ class ExchangeMemory {
   }
 
   [[nodiscard]] const Region& region() const { return *region_; }
-  [[nodiscard]] std::int64_t rows() const { return exchange_.rows * kPieces; }
+  [[nodiscard]] std::int64_t rows() const { return exchange_.rows * kRunPieces; }
   [[nodiscard]] float* own() const { return reinterpret_cast<float*>(region_->data()); }
   [[nodiscard]] float* incoming() const { return own() + rows() * exchange_.depth; }
   [[nodiscard]] float* factor() const { return incoming() + rows() * exchange_.depth; }
@@ -85,7 +85,7 @@ class ExchangeMemory {
 };
 
 Plan plan_of(const Exchange& exchange) {
-  const std::int64_t rows = exchange.rows * kPieces;
+  const std::int64_t rows = exchange.rows * kRunPieces;
   Plan plan{.ranks = 2, .lanes = 3, .about = "pieces both ways"};
   plan.tensors = {{"a", rows, exchange.depth, kFloat},
                   {"t", rows, exchange.depth, kFloat},
@@ -98,7 +98,7 @@ Plan plan_of(const Exchange& exchange) {
     plan.given.push_back({{rank, 2, {0, 0, exchange.depth, exchange.cols}}, {{"B"}}});
     plan.wanted.push_back(
         {{rank, 3, {0, 0, rows, exchange.cols}}, {{theirs, "B", 0, 0, 0, exchange.depth}}});
-    for (unsigned piece = 0; piece < kPieces; ++piece) {
+    for (unsigned piece = 0; piece < kRunPieces; ++piece) {
       const std::int64_t first = exchange.rows * piece;
       const PlanRect moved{first, 0, exchange.rows, exchange.depth};
       const auto put = static_cast<unsigned>(plan.steps.size());
@@ -150,10 +150,10 @@ class ByHand {
     const Deadline deadline = Deadline::after(kExchangePatience);
     moved_at_ = Deadline::Clock::now();
     if (auto said = say(kReady); !said) return said;
-    while (products_ < kPieces || answers_ < kPieces || sent < kPieces || !under_way_.empty()) {
+    while (products_ < kRunPieces || answers_ < kRunPieces || sent < kRunPieces || !under_way_.empty()) {
       bool has_moved = link_->poll();
       if (auto heard = hear(has_moved); !heard) return heard;
-      for (; readies_ > 0 && sent < kPieces; ++sent, has_moved = true)
+      for (; readies_ > 0 && sent < kRunPieces; ++sent, has_moved = true)
         if (auto put = send(sent); !put) return put;
       std::erase_if(under_way_,
                     [&](Ticket ticket) { return link_->outcome(ticket) != Outcome::pending; });
@@ -166,7 +166,7 @@ class ByHand {
   }
 
  private:
-  static constexpr std::uint64_t kReady = 2 * std::uint64_t{kPieces};
+  static constexpr std::uint64_t kReady = 2 * std::uint64_t{kRunPieces};
 
   void wait_for_news(bool has_moved) {
     if (has_moved) {
@@ -197,15 +197,15 @@ class ByHand {
     while (const auto signal = link_->receive_signal(Deadline::now())) {
       has_moved = true;
       if (*signal == kReady) ++readies_;
-      if (*signal >= kPieces && *signal < kReady) ++answers_;
-      if (*signal >= kPieces) continue;
+      if (*signal >= kRunPieces && *signal < kReady) ++answers_;
+      if (*signal >= kRunPieces) continue;
       const auto row = exchange.rows * static_cast<std::int64_t>(*signal);
       auto done = gemm_.multiply(memory_.product_of(memory_.incoming() + row * exchange.depth,
                                                     memory_.product() + row * exchange.cols,
                                                     exchange.rows));
       if (!done) return done;
       ++products_;
-      if (auto said = say(kPieces + *signal); !said) return said;
+      if (auto said = say(kRunPieces + *signal); !said) return said;
     }
     return {};
   }

@@ -55,7 +55,7 @@ struct MachineFacts {
 
 /// What a runtime is opened with; nothing is needed.
 struct RuntimeOptions {
-  std::string directory;  ///< Empty: by the rule of channel_directory().
+  std::string directory = {};  ///< Empty: by the rule of channel_directory().
   /// The engine that copies for send(). Empty: $GANTRY_ENGINE, which is NAME or require:NAME;
   /// without it "auto".
   std::string engine = {};

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <linux/sockios.h>
 #include <poll.h>
@@ -199,6 +200,7 @@ class LateLooksOfTinyChunks : public LateLooksOfAStream {
 
 TEST_F(LateLooksOfTinyChunks, TheyAreNotBelieved) {
   EXPECT_EQ(second_->error().code, Code::peer_misbehaved);
+  EXPECT_THAT(second_->error().message, testing::HasSubstr("chunk"));
 }
 
 TEST_F(LateLooksOfAStream, WhatHasLandedKeepsItNotBeyondItsDeadline) {
@@ -242,7 +244,9 @@ TEST_F(LateLooksOfALoop, IsWokenByWhatACallLeft) {
 TEST_F(LateLooksOfAStream, WhatLandsBeyondTheWindowIsNotBelieved) {
   raw_.page().landing[1].word = kWindow + 1;
   std::vector<std::byte> all(2 * kWindow);
-  EXPECT_EQ(incoming_->into(all, Deadline::now()).error().code, Code::peer_misbehaved);
+  const auto refused = incoming_->into(all, Deadline::now());
+  EXPECT_EQ(refused.error().code, Code::peer_misbehaved);
+  EXPECT_THAT(refused.error().message, testing::HasSubstr("land"));
 }
 
 // A mark of how far a consumer has come is no wake-up: who takes a small message looks at the ring

@@ -113,6 +113,7 @@ TEST_F(PoisonedSockets, ThatListenAreNoLines) {
   auto line = adopt_control_end(std::move(listener), self);
   ASSERT_FALSE(line);
   EXPECT_EQ(line.error().code, Code::peer_misbehaved);
+  EXPECT_EQ(line.error().message, "what was given as a control connection is none");
 }
 
 TEST_F(PoisonedSockets, OutOfBandMakeNoWakeUpSender) {

@@ -1,4 +1,5 @@
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -65,14 +66,18 @@ TEST(Region, ShowsTheSameBytesToItsImporter) {
 }
 
 TEST(Region, ImportsNothingThatCouldChangeUnderIt) {
+  const auto expect_refusal = [](int descriptor, Bytes size, std::string_view words) {
+    const auto region = Region::import(descriptor, size);
+    ASSERT_FALSE(region);
+    EXPECT_EQ(region.error().code, Code::peer_misbehaved);
+    EXPECT_THAT(region.error().message, testing::HasSubstr(words));
+  };
   const int unsealed = ::memfd_create("x", MFD_ALLOW_SEALING | MFD_CLOEXEC);
   ASSERT_EQ(::ftruncate(unsealed, kPage), 0);
-  EXPECT_EQ(Region::import(unsealed, kPage).error().code, Code::peer_misbehaved);
-  EXPECT_EQ(Region::import(::open("/dev/zero", O_RDONLY | O_CLOEXEC), kPage).error().code,
-            Code::peer_misbehaved);
+  expect_refusal(unsealed, kPage, "seals are missing");
+  expect_refusal(::open("/dev/zero", O_RDONLY | O_CLOEXEC), kPage, "seals are missing");
   auto region = Region::create(kPage, "test");
-  EXPECT_EQ(Region::import(::dup(region->descriptor()), 2 * kPage).error().code,
-            Code::peer_misbehaved);
+  expect_refusal(::dup(region->descriptor()), 2 * kPage, fmt::format("announced {} bytes of memory and sent {}", 2 * kPage, kPage));
   // Holes: whoever has the descriptor could take the pages away, the maker first of all.
   constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   EXPECT_NE(::fallocate(region->descriptor(), kPunch, 0, kPage), 0);
@@ -80,7 +85,7 @@ TEST(Region, ImportsNothingThatCouldChangeUnderIt) {
   ASSERT_EQ(::ftruncate(punchable, kPage), 0);
   ASSERT_EQ(::fcntl(punchable, F_ADD_SEALS, F_SEAL_SHRINK | F_SEAL_GROW), 0);
   ASSERT_EQ(::fallocate(punchable, kPunch, 0, kPage), 0);
-  EXPECT_EQ(Region::import(punchable, kPage).error().code, Code::peer_misbehaved);
+  expect_refusal(punchable, kPage, "seals are missing");
 }
 
 TEST(Region, RefusesNothingAndTooMuch) {

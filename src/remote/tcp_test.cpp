@@ -19,7 +19,7 @@ namespace {
 using test::soon;
 using testing::HasSubstr;
 
-Deadline shortly() {
+Deadline a_moment() {
   return Deadline::after(std::chrono::milliseconds(60));
 }
 
@@ -106,7 +106,7 @@ TEST_F(TcpAddresses, AnAddressThatRefusesIsFollowedByTheNext) {
 
 TEST_F(TcpAddresses, WhereNoneAnswersTheDeadlineHolds) {
   const DeafAddress first("127.0.0.2", port_);
-  const Deadline deadline = shortly();
+  const Deadline deadline = a_moment();
   const auto none = call(host_with({"127.0.0.4", "127.0.0.2"}), deadline);
   ASSERT_FALSE(none);
   EXPECT_TRUE(deadline.passed());
@@ -133,7 +133,7 @@ TEST_F(TcpAddresses, ANameServiceThatHangsIsLeftBehind) {
   std::latch answers(1);
   names_.answers_after = &answers;
   const std::string host = host_with({"127.0.0.1"});
-  const Deadline deadline = shortly();
+  const Deadline deadline = a_moment();
   const auto late = call(host, deadline);
   ASSERT_FALSE(late);
   EXPECT_TRUE(deadline.passed());

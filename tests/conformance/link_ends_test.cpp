@@ -120,6 +120,18 @@ TEST_P(LinkEnds, AClosedLinkIsToldFromALostOne) {
   EXPECT_NE(ended.error().message.find(b_->peer()), std::string::npos);
 }
 
+// Its peer polls no more: nothing of what it said or put is taken.
+TEST_P(LinkEnds, DroppingOneWhosePeerIsDeafWaitsForNothing) {
+  std::vector<std::byte> here(kLarge), there(kLarge);
+  const auto exported = *b_->export_memory(there, RemoteAccess::read_write);
+  ASSERT_TRUE(a_->put(Transfer::of(here, exported.remote())));
+  const std::vector<std::byte> words(1000);
+  while (a_->send_control(words, Deadline::now())) a_->poll();
+  const auto begin = std::chrono::steady_clock::now();
+  a_.reset();
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::milliseconds(500));
+}
+
 TEST_P(LinkEnds, NothingLandsInAGetOnceTheLinkIsClosed) {
   std::vector<std::byte> here(kLarge), there(kLarge, std::byte{5});
   const auto exported = *b_->export_memory(there, RemoteAccess::read);

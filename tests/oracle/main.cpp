@@ -167,10 +167,10 @@ void show(cli::Progress& progress, const Options& options, const Office& office,
                 is_timed ? fmt::to_string(done) : fmt::format("{}/{}", done, seeds));
 }
 
-enum class End { well, died, interrupted };
+enum class RunEnd { well, died, interrupted };
 
 /// Waits for the workers and shows how far they are. Ctrl-C has them clean up and end.
-End attend(std::vector<pid_t> workers, const Options& options, Office& office) {
+RunEnd attend(std::vector<pid_t> workers, const Options& options, Office& office) {
   constexpr timespec kTick{0, 200'000'000};
   sigset_t signals;
   ::sigemptyset(&signals);
@@ -178,18 +178,18 @@ End attend(std::vector<pid_t> workers, const Options& options, Office& office) {
   ::sigprocmask(SIG_BLOCK, &signals, nullptr);
   cli::Progress progress("channel_oracle");
   const std::uint64_t started = now_ns();
-  End end = End::well;
+  RunEnd end = RunEnd::well;
   while (!workers.empty()) {
     show(progress, options, office, now_ns() - started);
     const int number = ::sigtimedwait(&signals, nullptr, &kTick);
     if (number == SIGINT || number == SIGTERM) {
-      end = End::interrupted;
+      end = RunEnd::interrupted;
       office.pulse.is_over = true;
     }
     std::erase_if(workers, [&](pid_t worker) {
       int status = 0;
       const bool is_over = ::waitpid(worker, &status, WNOHANG) == worker;
-      if (is_over && status != 0 && end == End::well) end = End::died;
+      if (is_over && status != 0 && end == RunEnd::well) end = RunEnd::died;
       return is_over;
     });
   }
@@ -215,7 +215,7 @@ int main_of(int count, char** words) {
   std::vector<pid_t> workers;
   for (unsigned i = 0; i < options.jobs; ++i)
     workers.push_back(start([&] { work(options, office); }));
-  const End end = attend(std::move(workers), options, office);
+  const RunEnd end = attend(std::move(workers), options, office);
   ::kill(pulse, SIGKILL);
   ::waitpid(pulse, nullptr, 0);
   fmt::print(
@@ -224,9 +224,9 @@ int main_of(int count, char** words) {
       office.played.load(), options.first, office.failed.load(),
       static_cast<double>(now_ns() - started) / 1e9, options.jobs,
       static_cast<double>(office.pulse.stalled_ns.load()) / 1e9);
-  if (end == End::interrupted) return 130;
-  if (end == End::died) fmt::print(stderr, "channel_oracle: a worker died\n");
-  return end == End::died || office.failed != 0 ? 1 : 0;
+  if (end == RunEnd::interrupted) return 130;
+  if (end == RunEnd::died) fmt::print(stderr, "channel_oracle: a worker died\n");
+  return end == RunEnd::died || office.failed != 0 ? 1 : 0;
 }
 
 }  // namespace

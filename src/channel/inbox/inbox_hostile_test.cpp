@@ -149,7 +149,9 @@ TEST_F(HostileCaller, NonsenseInARingCostsItsOwnerAlone) {
       Producer::connect("in", channel_, std::make_shared<test::PlainEngine>(), soon());
   const Fd socket = join();
   raw_.publish(1, RawProducer::block(1, 64, 1));  // there is no such slot
-  EXPECT_EQ(await_departure().why.code, Code::peer_misbehaved);
+  const Departure one = await_departure();
+  EXPECT_EQ(one.why.code, Code::peer_misbehaved);
+  EXPECT_THAT(one.why.message, testing::HasSubstr("slot"));
   EXPECT_TRUE(hung_up(socket));
   EXPECT_EQ(inbox_->senders().size(), 1u);
   expect_unharmed();
@@ -346,7 +348,9 @@ TEST_F(HostileCaller, LinesThatNobodyAskedForCostADescriptor) {
   EXPECT_EQ(inbox_->receive(Deadline::now()).error().code, Code::timed_out);
   EXPECT_TRUE(departed_.empty());
   RawProducer::say(socket, PacketKind::control, std::span(&descriptor, 1));
-  EXPECT_EQ(await_departure().why.code, Code::peer_misbehaved);
+  const Departure one = await_departure();
+  EXPECT_EQ(one.why.code, Code::peer_misbehaved);
+  EXPECT_THAT(one.why.message, testing::HasSubstr("unexpected packet"));
   expect_unharmed();
 }
 

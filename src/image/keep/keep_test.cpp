@@ -3,6 +3,7 @@
 #include <gantry/channel/status.hpp>
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -247,18 +248,25 @@ TEST_F(Hostile, TablesAndPartsThatDoNotFitAreRefused) {
     const auto attached = attach_to(given, those);
     return !attached && attached.error().code == Code::peer_misbehaved;
   };
-  EXPECT_EQ(attach_to(tables, {first, second}, image::kKeptImage, 64).error().code,
-            Code::peer_misbehaved);
-  EXPECT_TRUE(is_refused(tables, {first}));
-  EXPECT_TRUE(is_refused(tables, {first, second, second}));
-  EXPECT_TRUE(is_refused(tables, {first.first(first.size() - 1), second}));
-  EXPECT_TRUE(is_refused(tables, {first, first}));
-  EXPECT_TRUE(is_refused({}, {first, second}));
+  const auto expect_refusal = [](const Result<AttachedImage>& attached, std::string_view words) {
+    ASSERT_FALSE(attached);
+    EXPECT_EQ(attached.error().code, Code::peer_misbehaved);
+    EXPECT_THAT(attached.error().message, HasSubstr(words));
+  };
+  expect_refusal(attach_to(tables, {first, second}, image::kKeptImage, 64),
+                 "partition 1 begins at no border");
+  expect_refusal(attach_to(tables, {first}), "partition 1 has");
+  expect_refusal(attach_to(tables, {first, second, second}), "4 parts came, 3 are its own");
+  expect_refusal(attach_to(tables, {first.first(first.size() - 1), second}), "partition 0 has");
+  expect_refusal(attach_to(tables, {first, first}), "partition 1 has");
+  expect_refusal(attach_to({}, {first, second}), "0 bytes of tables");
   for (const Bytes bytes : {Bytes{4095}, Bytes{4096}, tables.size() - 1})
-    EXPECT_TRUE(is_refused(ConstByteSpan(tables).first(bytes), {first, second})) << bytes;
+    expect_refusal(attach_to(ConstByteSpan(tables).first(bytes), {first, second}),
+                   fmt::format("{} bytes of tables", bytes));
   Data longer = tables;
   longer.resize(tables.size() + 1);
-  EXPECT_TRUE(is_refused(longer, {first, second}));
+  expect_refusal(attach_to(longer, {first, second}),
+                 fmt::format("{} bytes of tables", longer.size()));
   for (Bytes at = 0; at < tables.size(); at += at < 80 || at >= 4096 ? 1 : 64) {  // zeros between
     Data changed = tables;
     changed[at] ^= std::byte{4};

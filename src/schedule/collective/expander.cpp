@@ -11,10 +11,6 @@
 namespace gantry::collective {
 namespace {
 
-tl::unexpected<Error> wrong(std::string what, std::string hint = {}) {
-  return fail(Code::invalid_argument, std::move(what), std::move(hint));
-}
-
 std::vector<Number> predefined(const Script& script, const CollectiveShape& shape) {
   const auto variant = std::ranges::find(script.variants, shape.variant) - script.variants.begin();
   std::vector<Number> values(kPredefined);

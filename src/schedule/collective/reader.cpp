@@ -12,10 +12,6 @@ namespace {
 
 constexpr std::string_view kMagic = "gantry-collective 1";
 
-tl::unexpected<Error> wrong(std::string what, std::string hint = {}) {
-  return fail(Code::invalid_argument, std::move(what), std::move(hint));
-}
-
 bool is_program_name(std::string_view text) noexcept {
   const auto is_fine = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !text.empty() && text.size() <= kLongestName && is_fine(text.front()) &&

@@ -4,6 +4,7 @@
 #include <gantry/schedule/collective.hpp>
 #include <limits>
 
+#include "base/result.hpp"
 #include "schedule/plan.hpp"
 
 namespace gantry::collective {
@@ -23,6 +24,11 @@ inline constexpr std::size_t kMostTerms = std::size_t{1} << 20;
 inline constexpr std::int64_t kMostChunks = std::int64_t{1} << 16;
 
 using Number = std::int64_t;
+
+/// Of a program's text.
+inline tl::unexpected<Error> wrong(std::string what, std::string hint = {}) {
+  return fail(Code::invalid_argument, std::move(what), std::move(hint));
+}
 
 enum class Op : std::uint8_t {
   number,

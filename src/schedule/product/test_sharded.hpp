@@ -30,7 +30,7 @@ inline Schedule random_schedule(const OverlapOperator& op, Random& random) {
 }
 
 /// An element of A, or of a B: a small whole number, so that sums are exact.
-inline float number_at(unsigned matrix, std::int64_t row, std::int64_t col) {
+inline float operand_number(unsigned matrix, std::int64_t row, std::int64_t col) {
   return static_cast<float>((row * 7 + col * 13 + matrix * 5) % 9 - 4);
 }
 
@@ -81,7 +81,7 @@ void run_and_visit(ShardedProduct& product, const OverlapOperator& op, unsigned 
 }
 
 inline void run_and_compare(ShardedProduct& product, const OverlapOperator& op, unsigned rank) {
-  run_and_visit(product, op, rank, number_at, [&](float seen, double sum, double) {
+  run_and_visit(product, op, rank, operand_number, [&](float seen, double sum, double) {
     ASSERT_EQ(static_cast<double>(seen), sum) << product.explain();
   });
 }
