@@ -150,7 +150,8 @@ class ByHand {
     const Deadline deadline = Deadline::after(kExchangePatience);
     moved_at_ = Deadline::Clock::now();
     if (auto said = say(kReady); !said) return said;
-    while (products_ < kRunPieces || answers_ < kRunPieces || sent < kRunPieces || !under_way_.empty()) {
+    while (products_ < kRunPieces || answers_ < kRunPieces || sent < kRunPieces ||
+           !under_way_.empty()) {
       bool has_moved = link_->poll();
       if (auto heard = hear(has_moved); !heard) return heard;
       for (; readies_ > 0 && sent < kRunPieces; ++sent, has_moved = true)

@@ -166,7 +166,7 @@ TEST_F(Admission, WithoutDescriptorsThereIsAWayBack) {
   expect_served(out);
   std::vector<Fd> taken;
   {
-    const DescriptorLimit limit(test::open_descriptors() + 2);
+    const DescriptorLimit limit(test::descriptors_at_rest() + 2);
     for (Fd fd(::dup(0)); fd; fd.reset(::dup(0))) taken.emplace_back(fd.release());
     taken.pop_back();
     const Fd caller = call();  // which takes the last one: there is none to accept it

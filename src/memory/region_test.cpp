@@ -77,7 +77,8 @@ TEST(Region, ImportsNothingThatCouldChangeUnderIt) {
   expect_refusal(unsealed, kPage, "seals are missing");
   expect_refusal(::open("/dev/zero", O_RDONLY | O_CLOEXEC), kPage, "seals are missing");
   auto region = Region::create(kPage, "test");
-  expect_refusal(::dup(region->descriptor()), 2 * kPage, fmt::format("announced {} bytes of memory and sent {}", 2 * kPage, kPage));
+  expect_refusal(::dup(region->descriptor()), 2 * kPage,
+                 fmt::format("announced {} bytes of memory and sent {}", 2 * kPage, kPage));
   // Holes: whoever has the descriptor could take the pages away, the maker first of all.
   constexpr int kPunch = FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE;
   EXPECT_NE(::fallocate(region->descriptor(), kPunch, 0, kPage), 0);

@@ -33,7 +33,8 @@ struct WorkQueueReport {
   std::uint64_t put = 0;            ///< Items that the queue has taken in.
   std::uint64_t acknowledged = 0;   ///< Items that are done.
   std::uint64_t redelivered = 0;  ///< Handed out again, since the one before went or gave it back.
-  std::uint64_t dropped = 0;      ///< After `most_tries`, or put after finish().
+  std::uint64_t dropped = 0;      ///< After `most_tries`, or put after finish(); and one of each
+                                  ///< member that the queue hung up on, which may be more.
 };
 
 /// The queue: a thread of this process that takes items in and hands them out, first come, first
@@ -51,10 +52,12 @@ class GANTRY_API WorkQueue {
   ~WorkQueue();
 
   /// Returns before the queue sees it; what is put from then on is dropped. Workers get what is
-  /// there, also what comes back, and then `closed`. Any thread.
+  /// there, also what comes back, and then `closed`, also if this queue has gone by then. Any
+  /// thread.
   void finish() noexcept;
-  /// Waits until all that was put is acknowledged or dropped. Errors: `timed_out`, why the queue
-  /// has ended.
+  /// Waits until all that was put is acknowledged or dropped. Errors: `timed_out`; why the queue
+  /// has ended; and, once, why it hung up on a member (`too_large`, `out_of_memory`,
+  /// `peer_misbehaved`, `system`), what that one had put being lost.
   [[nodiscard]] Result<void> wait_until_done(Deadline deadline = Deadline::never());
   [[nodiscard]] WorkQueueReport report() const;  ///< Any thread.
 

@@ -27,7 +27,7 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   [[nodiscard]] Result<void> check_process() const { return core_.check_process(); }
   /// The producer sees the hang-up, and hears `why` if it is a want of this process. Streams end
   /// here.
-  void leave(Code why = Code::closed) noexcept;
+  void leave(Code why = Code::peer_gone) noexcept;
   [[nodiscard]] MetricsReport metrics() const { return core_.metrics.report(); }
   [[nodiscard]] ConsumerExplanation explain() const;
   /// `timed_out`, and whether that is this end's own fault.

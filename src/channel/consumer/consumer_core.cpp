@@ -20,7 +20,8 @@ Error ConsumerCore::break_stream(const Error& reason) {
                         : fmt::format("channel '{}': {}", name, reason.message);
   if (reason.code == Code::peer_misbehaved && reason.hint.empty())
     broken->hint = "that process is broken or hostile: end it, and rejoin() its successor";
-  if (fork_guard.is_this()) tell_own_trouble(connection.send_fd(), reason.code);
+  if (fork_guard.is_this() && reason.code != Code::closed)
+    tell_why(connection.send_fd(), reason.code);
   confirm_end();
   return *broken;
 }

@@ -108,7 +108,7 @@ void Consumer::Impl::leave(Code why) noexcept {
   queue_.drop_pending();
   if (!core_.fork_guard.is_this()) return;  // the connection is the parent's
   queue_.report_taken();
-  tell_own_trouble(core_.connection.send_fd(), why);
+  tell_why(core_.connection.send_fd(), why);
   core_.connection.hang_up();
   GANTRY_STEP(left);
 }

@@ -181,7 +181,7 @@ class ConsumerSet {
   [[nodiscard]] bool all_block() const noexcept;
   /// Why there is no consumer any more; empty while there is one, or before the first.
   [[nodiscard]] const std::optional<Error>& lost() const noexcept { return lost_; }
-  /// The last word of the newest consumer, told_trouble(), if it was one: also before its end is
+  /// The last word of the newest consumer, told_why(), if it was one: also before its end is
   /// seen.
   [[nodiscard]] std::optional<Error> hear_trouble();
   /// The only consumer that was expected never will come.

@@ -125,7 +125,7 @@ void ConsumerSet::left(unsigned id) {
 
 // A consumer without descriptors or memory lives, and nobody who comes again gets on.
 Error ConsumerSet::farewell_of(const ConsumerState& consumer) {
-  if (!trouble_) trouble_ = told_trouble(consumer.resources().connection.receive_fd());
+  if (!trouble_) trouble_ = told_why(consumer.resources().connection.receive_fd());
   const Error why = trouble_.value_or(Error{Code::peer_gone, "is gone", ""});
   return {why.code, fmt::format("{} {}", called(consumer), why.message), why.hint};
 }

@@ -98,14 +98,14 @@ Result<void> Inbox::Impl::start_listener() {
   return {};
 }
 
-void Inbox::Impl::shut_down() noexcept {
+void Inbox::Impl::shut_down(Code why) noexcept {
   if (!listener_) return;
   listener_->stop();
   if (!fork_guard_.is_this()) return;  // the name and the control connections are the parent's
   claim_.give_up();
   for (const Newcomer& newcomer : listener_->take())
-    if (newcomer.end) newcomer.end->leave();
-  for (const Source& source : sources_) source.end->leave();
+    if (newcomer.end) newcomer.end->leave(why);
+  for (const Source& source : sources_) source.end->leave(why);
   sources_.clear();
 }
 
@@ -319,7 +319,7 @@ std::vector<Inbox::Impl::Source>::iterator Inbox::Impl::find(std::uint64_t id) {
 void Inbox::Impl::forget(std::size_t index, Code why) {
   Source& source = sources_[index];
   if (source.watched >= 0) ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, source.watched, nullptr);
-  source.end->leave(why);
+  source.end->leave(why == Code::closed ? Code::peer_gone : why);  // it has ended, not this inbox
   listener_->forget(std::move(source.end));
   sources_.erase(sources_.begin() + static_cast<std::ptrdiff_t>(index));
   if (turn_ > index) --turn_;

@@ -44,7 +44,8 @@ class GANTRY_LOCAL Inbox::Impl {
   /// The socket that one sender sent, if any; once. Errors: it could not be taken in.
   [[nodiscard]] Result<ReceivedFd> take_control_end(std::uint64_t id);
   [[nodiscard]] MetricsReport metrics() const { return metrics_.report(); }
-  void shut_down() noexcept;
+  /// The producers hear `why` if it is `closed`.
+  void shut_down(Code why = Code::peer_gone) noexcept;
 
  private:
   [[nodiscard]] Result<void> set_up(std::string_view name, const InboxOptions& options);

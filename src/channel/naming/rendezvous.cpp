@@ -196,7 +196,8 @@ void say_what_is_awaited(const std::string& directory, const std::string& name,
   const std::size_t more = names.size() - std::min(names.size(), kMostNames);
   const std::string_view verb = names.size() == 1 ? "is" : "are";
   names.resize(names.size() - more);
-  std::string others = names.empty() ? "no other channel" : fmt::format("{}", fmt::join(names, ", "));
+  std::string others =
+      names.empty() ? "no other channel" : fmt::format("{}", fmt::join(names, ", "));
   if (more != 0) others += fmt::format(" and {} more", more);
   std::fputs(fmt::format("gantry: channel '{}' in {}: waiting for its {}; there {} {}\n", name,
                          directory, whom, names.empty() ? "is" : verb, others)

@@ -10,10 +10,9 @@ Result<void> Producer::Impl::call(Deadline deadline) {
     const Lock held = core_.lock();
     if (calling_ || core_.consumers->count() != 0) return {};
   }
-  GANTRY_ASSIGN(Fd socket,
-                find_producer(core_.options.directory, core_.name,
-                              core_.options.interrupt_descriptor, deadline, "inbox or server",
-                              core_.options.notices));
+  GANTRY_ASSIGN(Fd socket, find_producer(core_.options.directory, core_.name,
+                                         core_.options.interrupt_descriptor, deadline,
+                                         "inbox or server", core_.options.notices));
   GANTRY_STEP(inbox_found);
   GANTRY_ASSIGN(called_, peer_of(socket.get()));
   GANTRY_ASSIGN(called_life_, peer_pidfd(socket.get(), called_.pid));

@@ -3,6 +3,7 @@
 #include "base/disown.hpp"
 #include "base/moved_from.hpp"
 #include "channel/queue/acknowledger.hpp"
+#include "channel/wire/far_sides.hpp"
 
 namespace gantry {
 namespace {
@@ -89,6 +90,7 @@ class GANTRY_LOCAL WorkMember::Impl {
   };
   Result<void> join(Deadline deadline);
   Result<Message> await(Asked& asked, Deadline deadline);
+  Result<Message> await_answer(Asked& asked, Deadline deadline);
   Result<Message> leave(Asked& asked, Deadline deadline);
   Result<WorkItem> open_item(Message message);
 
@@ -126,11 +128,29 @@ Result<void> WorkMember::Impl::join(Deadline deadline) {
                                        .user = identity_,
                                        .correlation = static_cast<std::uint64_t>(ToQueue::hello)});
   }));
-  GANTRY_ASSIGN(client_, Client::connect(name_, client_options(options_), engine_, deadline));
-  return {};
+  for (;;) {
+    const Deadline look =
+        Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kPatience));
+    auto client = Client::connect(name_, client_options(options_), engine_, look);
+    if (client) return client_.emplace(*std::move(client)), Result<void>();
+    if (client.error().code != Code::timed_out || deadline.passed())
+      return tl::unexpected(std::move(client).error());
+    if (acknowledger_->use([](Producer& producer) { return FarSides::is_alone(producer); }))
+      return fail(Code::peer_gone, fmt::format("queue '{}': it has gone", name_));
+  }
 }
 
+// A queue that finished and went says so in its inbox: its server went without a word.
 Result<Message> WorkMember::Impl::await(Asked& asked, Deadline deadline) {
+  auto reply = await_answer(asked, deadline);
+  if (reply || reply.error().code != Code::peer_gone) return reply;
+  const auto word =
+      acknowledger_->use([](Producer& producer) { return FarSides::last_word(producer); });
+  if (!word || word->code != Code::closed) return reply;
+  return fail(Code::closed, fmt::format("queue '{}': it is finished", name_));
+}
+
+Result<Message> WorkMember::Impl::await_answer(Asked& asked, Deadline deadline) {
   if (!is_ours()) return belongs_to_parent("this member");
   GANTRY_TRY(join(deadline));
   for (;;) {

@@ -9,6 +9,7 @@
 #include "base/fork_error.hpp"
 #include "base/moved_from.hpp"
 #include "base/worker_thread.hpp"
+#include "channel/inbox/inbox.hpp"
 #include "channel/queue/known_members.hpp"
 #include "channel/queue/queue_options.hpp"
 #include "channel/queue/queue_protocol.hpp"
@@ -79,8 +80,8 @@ class GANTRY_LOCAL WorkQueue::Impl {
   const WorkQueueOptions options_;
   Fd stop_event_;
   Fd epoll_;
-  std::optional<Inbox> inbox_;    // what is put, and said
-  std::optional<Server> server_;  // who asks
+  std::shared_ptr<Inbox::Impl> inbox_;  // what is put, and said
+  std::optional<Server> server_;        // who asks
   std::thread thread_;
 
   // The thread's.
@@ -97,6 +98,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   std::uint64_t reports_ = 0;
   Wishes wishes_;
   std::optional<Error> why_ended_;
+  std::optional<Error> why_lost_;  // not told yet
 };
 
 Result<std::shared_ptr<WorkQueue::Impl>> WorkQueue::Impl::make(std::string_view name,
@@ -118,11 +120,11 @@ Result<void> WorkQueue::Impl::open(std::shared_ptr<Engine> engine) {
   ends.interrupt_descriptor = stop_event_.get();
   ends.metrics_descriptor = -1;
   GANTRY_ASSIGN(inbox_,
-                Inbox::open(put_name(name_),
-                            {.channel = ends,
-                             .producers = options_.members,
-                             .total = options_.total,
-                             .on_departure = [this](const Departure& gone) { part(gone); }}));
+                Inbox::Impl::make(put_name(name_),
+                                  {.channel = ends,
+                                   .producers = options_.members,
+                                   .total = options_.total,
+                                   .on_departure = [this](const Departure& gone) { part(gone); }}));
   ServerOptions served;
   served.channel = ends;
   served.channel.metrics_descriptor = options_.channel.metrics_descriptor;
@@ -130,9 +132,9 @@ Result<void> WorkQueue::Impl::open(std::shared_ptr<Engine> engine) {
   served.total = options_.total;
   served.clients = options_.members;
   GANTRY_ASSIGN(server_, Server::open(name_, served, std::move(engine)));
-  GANTRY_ASSIGN(const int puts, inbox_->event_descriptor());
   GANTRY_ASSIGN(const int asks, server_->event_descriptor());
-  for (const int descriptor : {stop_event_.get(), puts, asks}) GANTRY_TRY(watch(descriptor));
+  for (const int descriptor : {stop_event_.get(), inbox_->event_descriptor(), asks})
+    GANTRY_TRY(watch(descriptor));
   return {};
 }
 
@@ -152,6 +154,8 @@ void WorkQueue::Impl::run() {
   const Error ended{Code::peer_gone, fmt::format("queue '{}': it has ended", name_), {}};
   asking_.refuse_all(ended);
   questions_.refuse_all(ended);
+  if (ran && is_closed_ && ledger_.is_empty())
+    inbox_->shut_down(Code::closed);  // before the server goes
   const std::lock_guard lock(mutex_);
   why_ended_ =
       ran ? Error{Code::closed, fmt::format("queue '{}': it was dropped", name_), {}} : ran.error();
@@ -264,6 +268,16 @@ void WorkQueue::Impl::take(Inbox::Delivery delivery) {
 void WorkQueue::Impl::part(const Departure& departure) {
   const Member member = known_.part(departure.sender);
   ledger_.take_all_back(member);
+  const Error& why = departure.why;
+  if (why.code != Code::closed && why.code != Code::peer_gone) {
+    ledger_.drop_put();  // one at least: what it had put was not taken
+    const std::lock_guard lock(mutex_);
+    if (!why_lost_)
+      why_lost_ = Error{why.code,
+                        fmt::format("queue '{}': what process {} had put is lost: {}", name_,
+                                    departure.sender.pid, why.message),
+                        why.hint};
+  }
   questions_.note_departure(member);
   std::erase_if(leaving_, [&](const Leaving& leaving) { return leaving.member == member; });
 }
@@ -351,6 +365,7 @@ Result<void> WorkQueue::Impl::wait_until_done(Deadline deadline) {
       changed_.wait_for(lock, deadline.left());
   }
   if (why_ended_) return tl::unexpected(*why_ended_);
+  if (const auto lost = std::exchange(why_lost_, std::nullopt)) return tl::unexpected(*lost);
   return {};
 }
 

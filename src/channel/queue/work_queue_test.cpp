@@ -15,6 +15,7 @@ namespace {
 using test::pattern;
 using test::same;
 using test::soon;
+using testing::HasSubstr;
 
 using WorkQueues = test::Queues;
 
@@ -302,6 +303,43 @@ TEST_F(WorkQueues, WhenTheQueueGoesItsMembersHearOfIt) {
   for (int i = 0; put && i < 100; ++i) put = member.put(pattern(10, 2), soon());
   EXPECT_EQ(put.error().code, Code::peer_gone);
   EXPECT_TRUE(same(item->bytes(), pattern(10, 1)));
+}
+
+// It was empty: workers that ask again later hear the end of the stream, and no failure.
+TEST_F(WorkQueues, AFinishedQueueThatHasGoneIsClosedForItsWorkers) {
+  std::optional<WorkQueue> queue(open({}));
+  WorkMember putter = join();
+  WorkMember had_one = join();
+  WorkMember had_none = join();
+  ASSERT_TRUE(putter.put(pattern(1000, 0), soon()));
+  ASSERT_TRUE(had_one.get(soon()));
+  queue->finish();
+  ASSERT_TRUE(queue->wait_until_done(soon()));
+  queue.reset();
+  EXPECT_EQ(get_code(had_one, soon()), Code::closed);
+  EXPECT_EQ(get_code(had_none, soon()), Code::closed);
+  EXPECT_EQ(get_code(had_none, soon()), Code::closed);
+}
+
+// put() had returned: who waits for all of it is not told that all is well.
+TEST_F(WorkQueues, WhatTheQueueHangsUpOnIsNotLostSilently) {
+  WorkQueueOptions options;
+  options.most_copied = 0;
+  options.channel.receive.mapped_bytes = kMiB;
+  WorkQueue queue = open(options);
+  WorkMember putter = join();
+  ASSERT_TRUE(putter.put(pattern(Bytes{8} << 20, 0), soon()));
+  Result<void> put;
+  while (put) put = putter.put(pattern(1000, 1), soon());
+  EXPECT_EQ(put.error().code, Code::peer_gone);
+  EXPECT_THAT(put.error().message, HasSubstr("what this end sends is more than it takes"));
+  EXPECT_THAT(put.error().hint, HasSubstr("mapped_bytes"));
+  const auto done = queue.wait_until_done(soon());
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, Code::too_large);
+  EXPECT_THAT(done.error().message, HasSubstr("had put is lost"));
+  EXPECT_EQ(queue.report().dropped, 1u);
+  EXPECT_TRUE(queue.wait_until_done(soon())) << "it is said once";
 }
 
 TEST_F(WorkQueues, RefuseWhatIsNoNameAndASecondOne) {

@@ -49,10 +49,16 @@ Error refusal_or(int receive_fd, Error error) {
   return expect(std::move(*last), PacketKind::welcome, 0).error();
 }
 
-std::optional<Error> told_trouble(int receive_fd) {
+std::optional<Error> told_why(int receive_fd) {
   const auto last = receive_wire(receive_fd, Deadline::now());
   if (!last || last->closed || last->packet.kind != PacketKind::refused) return std::nullopt;
   const Code code = static_cast<Code>(last->packet.reason);
+  if (code == Code::closed) return Error{code, "has ended", {}};
+  if (code == Code::too_large)
+    return Error{
+        Code::peer_gone, "hung up: what this end sends is more than it takes",
+        "raise its ReceiveLimits (mapped_bytes, slabs, gathered_bytes) or ulimit -v; or lower "
+        "PoolOptions::budget_bytes here"};
   if (!is_own_trouble(code)) return std::nullopt;
   return Error{code, "has no descriptors or no memory left, and ended the session", kRaiseTheirs};
 }

@@ -78,8 +78,14 @@ void refuse(int socket, Code reason) noexcept;
 inline void tell_own_trouble(int socket, Code code) noexcept {
   if (is_own_trouble(code)) refuse(socket, code);
 }
-/// That word, if it is what the other end said next. Never waits. The error has no name in front.
-[[nodiscard]] std::optional<Error> told_trouble(int receive_fd);
+/// The same of an end that the other one has joined, which also says that what the other one sends
+/// is more than it takes (`too_large`), or that it has ended well (`closed`).
+inline void tell_why(int socket, Code code) noexcept {
+  if (is_own_trouble(code) || code == Code::too_large || code == Code::closed) refuse(socket, code);
+}
+/// That word, if it is what the other end said next. Never waits. The error has no name in front;
+/// that of `too_large` is `peer_gone`, as of one that hangs up without a word.
+[[nodiscard]] std::optional<Error> told_why(int receive_fd);
 
 struct Received {
   WirePacket packet;
