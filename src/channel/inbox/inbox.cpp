@@ -276,9 +276,22 @@ Result<void> Inbox::Impl::sleep(Deadline deadline) {
     trace_.waited(asleep, trace::Awaited::message, 0);
   if (count > 0 && entries[1].revents != 0)
     return fail(Code::interrupted, fmt::format("inbox '{}': interrupted", name_));
-  if (count == 0 && deadline.passed())
-    return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
+  if (count == 0 && deadline.passed()) return nothing_came();
   return {};
+}
+
+// Who holds all that a sender may have out waits for itself.
+tl::unexpected<Error> Inbox::Impl::nothing_came() const {
+  std::string held;
+  Error why{Code::timed_out, {}, {}};
+  for (const Source& source : sources_) {
+    why = source.end->nothing_came().value();
+    if (why.hint.empty()) continue;
+    held = fmt::format("; all that process {} may have out is held here", source.sender.pid);
+    break;
+  }
+  return fail(Code::timed_out, fmt::format("inbox '{}': no message in time{}", name_, held),
+              why.hint);
 }
 
 // ---- coming and going ----------------------------------------------------------------------

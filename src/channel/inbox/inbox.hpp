@@ -68,6 +68,7 @@ class GANTRY_LOCAL Inbox::Impl {
   [[nodiscard]] bool wake_who_has_something();
   void note(const Delivery& delivery) noexcept;
   [[nodiscard]] tl::unexpected<Error> give_up() const;
+  [[nodiscard]] tl::unexpected<Error> nothing_came() const;
   void put_all_to_sleep();
   void note_ring(Source& source);
   void listen(Source& source, bool wanted) noexcept;

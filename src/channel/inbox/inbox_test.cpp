@@ -155,6 +155,21 @@ TEST_F(ManyToOne, ItsEventCoversAllAndIsQuietWhenNothingComes) {
   EXPECT_TRUE(*wait_readable(event, soon())) << "a newcomer is news";
 }
 
+TEST_F(ManyToOne, WhoHoldsAllThatASenderMayHaveOutHearsIt) {
+  Inbox inbox = open();
+  auto out = connect();
+  std::vector<Message> held;
+  for (std::uint64_t i = 0; i < channel_.slots; ++i) {
+    ASSERT_TRUE(out->send(pattern(100'000, i), soon()));
+    held.push_back(inbox.receive(soon())->message);
+  }
+  const auto nothing = inbox.receive(Deadline::after(std::chrono::milliseconds(20)));
+  ASSERT_FALSE(nothing);
+  EXPECT_EQ(nothing.error().code, Code::timed_out);
+  EXPECT_THAT(nothing.error().message, testing::HasSubstr("may have out is held here"));
+  EXPECT_THAT(nothing.error().hint, testing::HasSubstr("let go of messages"));
+}
+
 TEST_F(ManyToOne, ASleepingInboxIsWoken) {
   channel_.spin = options_.channel.spin = std::chrono::nanoseconds(0);
   Inbox inbox = open();

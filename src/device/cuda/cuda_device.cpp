@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/block_signals.hpp"
 #include "device/cuda/compiler.hpp"
 #include "device/cuda/executor.hpp"
 #include "device/cuda/program.hpp"
@@ -131,6 +132,7 @@ class CudaDevice final : public Device {
 };
 
 Result<std::shared_ptr<Device>> open(const CudaDeviceOptions& options) {
+  const BlockSignals blocked;  // of the threads that its driver starts
   GANTRY_ASSIGN(const Driver driver, load(options.library));
   GANTRY_ASSIGN(const int count, start(driver));
   if (options.index < 0 || options.index >= count)
@@ -146,6 +148,7 @@ Result<std::shared_ptr<Device>> open(const CudaDeviceOptions& options) {
 
 Result<std::vector<std::string>> cuda_devices(const CudaDeviceOptions& options) {
   return guarded([&]() -> Result<std::vector<std::string>> {
+    const BlockSignals blocked;  // of the threads that its driver starts
     GANTRY_ASSIGN(const cuda::Driver driver, cuda::load(options.library));
     GANTRY_ASSIGN(const int count, cuda::start(driver));
     std::vector<std::string> names;

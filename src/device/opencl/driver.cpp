@@ -6,6 +6,8 @@
 
 #include <array>
 
+#include "base/block_signals.hpp"
+
 namespace gantry::opencl {
 namespace {
 
@@ -164,6 +166,7 @@ tl::unexpected<Error> refused(std::string_view device, std::string_view what, cl
 }
 
 Result<OwnedQueue> open_queue(const std::shared_ptr<const Context>& context) {
+  const BlockSignals blocked;  // of the threads that its driver starts
   cl_int status = CL_SUCCESS;
   OwnedQueue queue(context,
                    context->driver.clCreateCommandQueue(context->context, context->device,

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <bit>
 
+#include "base/block_signals.hpp"
 #include "device/memory_budget.hpp"
 #include "device/opencl/answer.hpp"
 #include "device/opencl/executor.hpp"
@@ -201,6 +202,7 @@ Result<std::int64_t> measure_clock(const std::shared_ptr<const Context>& context
 }
 
 Result<std::shared_ptr<Device>> open(const OpenclDeviceOptions& options) {
+  const BlockSignals blocked;  // of the threads that its driver starts
   GANTRY_ASSIGN(const Driver driver, load(options.library));
   GANTRY_ASSIGN(const std::vector<Found> found, find_devices(driver));
   if (options.index >= found.size())
@@ -228,6 +230,7 @@ Result<std::shared_ptr<Device>> open(const OpenclDeviceOptions& options) {
 
 Result<std::vector<std::string>> opencl_devices(const OpenclDeviceOptions& options) {
   return guarded([&]() -> Result<std::vector<std::string>> {
+    const BlockSignals blocked;  // of the threads that its driver starts
     GANTRY_ASSIGN(const opencl::Driver driver, opencl::load(options.library));
     GANTRY_ASSIGN(const std::vector<opencl::Found> found, opencl::find_devices(driver));
     std::vector<std::string> names;

@@ -15,6 +15,7 @@
 #include <iterator>
 
 #include "base/assert.hpp"
+#include "base/block_signals.hpp"
 #include "base/result.hpp"
 #include "registrar/fabric/library.hpp"
 
@@ -84,6 +85,7 @@ Result<void> FabricEndpoint::open(const std::string& provider, const std::string
   if (!libfabric().missing.empty())
     return fail(Code::unsupported, "fabric: " + libfabric().missing, "apt install libfabric1");
   const KeptHandlers kept;
+  const BlockSignals blocked;  // of the threads that a provider starts
   GANTRY_TRY(find_provider(provider, local_address));
   fi_eq_attr event_attributes{};
   event_attributes.wait_obj = FI_WAIT_FD;

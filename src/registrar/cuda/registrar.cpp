@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include "base/block_signals.hpp"
 #include "base/fork.hpp"
 #include "base/result.hpp"
 
@@ -178,6 +179,7 @@ class CudaRegistrar final : public Registrar {
 
 Result<std::shared_ptr<Registrar>> make_cuda_registrar(const CudaRegistrarOptions& options) {
   return guarded([&]() -> Result<std::shared_ptr<Registrar>> {
+    const BlockSignals blocked;  // of the threads that its driver starts
     GANTRY_ASSIGN(const Driver driver, load(options.library));
     auto context = std::make_unique<PrimaryContext>(driver);
     GANTRY_TRY(context->open(options.device));

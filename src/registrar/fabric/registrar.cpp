@@ -1,6 +1,7 @@
 #include "registrar/fabric/registrar.hpp"
 
 #include "base/assert.hpp"
+#include "base/block_signals.hpp"
 #include "base/result.hpp"
 
 #ifdef GANTRY_HAVE_LIBFABRIC
@@ -129,6 +130,7 @@ class FabricRegistrar final : public Registrar {
 
 Result<std::shared_ptr<Registrar>> make_fabric_registrar(const FabricRegistrarOptions& options) {
   return guarded([&]() -> Result<std::shared_ptr<Registrar>> {
+    const BlockSignals blocked;  // of the threads that a provider starts
     if (!libfabric().missing.empty())
       return fail(Code::unsupported, "fabric: " + libfabric().missing, "apt install libfabric1");
     if (options.domain != nullptr)
