@@ -114,13 +114,13 @@ Stage Reader::read_stage(const Entry& entry, Mistakes& mistakes) const {
   Stage stage;
   stage.name = entry.key;
   stage.at = entry.at;
-  if (!mistakes.note(check_stage(entry)) ||
-      !fields.allow_only({"command", "shell", "replicas", "ranks", "environment", "host"},
-                         mistakes))
-    return stage;
+  if (!mistakes.note(check_stage(entry))) return stage;
+  const bool all_known =
+      fields.allow_only({"command", "shell", "replicas", "ranks", "environment", "host"}, mistakes);
   mistakes.note(read_replicas(fields, stage));
   const bool is_shell = fields.find("shell") != nullptr;
-  mistakes.note(is_shell ? read_shell(fields, stage) : read_command(fields, stage));
+  if (all_known || is_shell || fields.find("command") != nullptr)  // it may be what is misspelt
+    mistakes.note(is_shell ? read_shell(fields, stage) : read_command(fields, stage));
   read_environment(fields, stage, mistakes);
   mistakes.note(read_host(fields, stage));
   return stage;
@@ -250,18 +250,22 @@ std::optional<Channel> Reader::read_channel(const Entry& entry, Mistakes& mistak
     return std::nullopt;
   }
   const Fields fields(source(), "channels." + entry.key, entry.at, entry.value);
-  if (!fields.allow_only({"from", "to", "slots", "budget", "as"}, mistakes)) return std::nullopt;
+  const bool all_known = fields.allow_only({"from", "to", "slots", "budget", "as"}, mistakes);
+  const auto note_stage = [&](std::string_view key, const Result<std::size_t>& stage) {
+    const bool may_be_misspelt = !all_known && fields.find(key) == nullptr;
+    return !may_be_misspelt && mistakes.note(stage);
+  };
   const auto from = stage_of(fields, "from");
   const auto to = stage_of(fields, "to");
   const auto slots = fields.number("slots", 1, ProducerOptions::kMaxSlots, Channel::kDefaultSlots);
   const auto budget = read_budget(fields);
   const auto as = read_as(fields, entry);
-  bool is_sound = mistakes.note(from);
-  is_sound &= mistakes.note(to);
+  bool is_sound = note_stage("from", from);
+  is_sound &= note_stage("to", to);
   is_sound &= mistakes.note(slots);
   is_sound &= mistakes.note(budget);
   is_sound &= mistakes.note(as);
-  if (!is_sound) return std::nullopt;
+  if (!is_sound || !all_known) return std::nullopt;
   Channel channel{entry.key, entry.at, *from, *to, *slots, *budget, as->value, as->at};
   if (!mistakes.note(check_names(channel)) || !mistakes.note(check_acyclic(fields, channel)))
     return std::nullopt;

@@ -319,7 +319,8 @@ TEST(PipelineFile, TellsEveryMistakeOfAFileAndNoOther) {
       "[settings]\nrate = [1]\n"
       "[hosts.b]\nadress = 'x'\n"
       "[stages.a]\ncommand = 'x {rate}'\nreplicas = 0\nhost = 'b'\n"
-      "[stages.c]\ncomand = ['x']\n"
+      "[stages.c]\ncomand = ['x']\nreplicas = 'two'\nhost = 'nowhere'\n"
+      "[channels.x]\nform = 'a'\nto = 'nobody'\n"
       "[channels.d]\nfrom = 'a'\nto = 'cc'\nslots = 65\n"
       "[channels.e]\nfrom = 'a'\nto = 'c'\n",
       kSource, {}, &others);
@@ -331,8 +332,12 @@ TEST(PipelineFile, TellsEveryMistakeOfAFileAndNoOther) {
                                StartsWith("p.toml:7:12: stages.a.replicas: 0 is not within"),
                                StartsWith("p.toml:6:11: stages.a.command: is a string"),
                                StartsWith("p.toml:10:1: stages.c.comand: unknown key"),
-                               StartsWith("p.toml:13:6: channels.d.to: there is no stage 'cc'"),
-                               StartsWith("p.toml:14:9: channels.d.slots: 65 is not within")));
+                               StartsWith("p.toml:11:12: stages.c.replicas: is a string"),
+                               StartsWith("p.toml:12:8: stages.c.host: "),
+                               StartsWith("p.toml:14:1: channels.x.form: unknown key"),
+                               StartsWith("p.toml:15:6: channels.x.to: there is no stage"),
+                               StartsWith("p.toml:18:6: channels.d.to: there is no stage 'cc'"),
+                               StartsWith("p.toml:19:9: channels.d.slots: 65 is not within")));
 }
 
 TEST(PipelineFile, RefusesAChannelNameTooLongForItsLinks) {
