@@ -161,7 +161,9 @@ TEST_F(ManyToOne, WhoHoldsAllThatASenderMayHaveOutHearsIt) {
   std::vector<Message> held;
   for (std::uint64_t i = 0; i < channel_.slots; ++i) {
     ASSERT_TRUE(out->send(pattern(100'000, i), soon()));
-    held.push_back(inbox.receive(soon())->message);
+    auto delivery = inbox.receive(soon());
+    ASSERT_TRUE(delivery);
+    held.push_back(std::move(delivery->message));
   }
   const auto nothing = inbox.receive(Deadline::after(std::chrono::milliseconds(20)));
   ASSERT_FALSE(nothing);
