@@ -183,7 +183,7 @@ static PyObject* memory_tensor(PyObject* self, void* unused) {
 /// A block that says from now on that it holds what `array` does, which lies at its beginning.
 static PyObject* memory_describe(PyObject* self, PyObject* array) {
   Py_buffer buffer;
-  if (PyObject_GetBuffer(array, &buffer, PyBUF_FULL_RO) != 0) return NULL;
+  if (check_numpy(array) != 0 || get_buffer(array, &buffer) != 0) return NULL;
   gantry_tensor tensor;
   const int has_tensor = tensor_of_buffer(&buffer, &tensor);
   PyBuffer_Release(&buffer);
@@ -249,7 +249,7 @@ static PyObject* pool_allocate(PyObject* self, PyObject* size) {
 /// The block that begins where the array does; None if there is none.
 static PyObject* pool_find(PyObject* self, PyObject* array) {
   Py_buffer buffer;
-  if (PyObject_GetBuffer(array, &buffer, PyBUF_FULL_RO) != 0) return NULL;
+  if (get_buffer(array, &buffer) != 0) return NULL;
   gantry_block* block = NULL;
   void* data = NULL;
   size_t bytes = 0;

@@ -113,6 +113,25 @@ class Exchange(Case):
         producer.move(reshaped)
         self.same(consumer.receive(5).array, reshaped)
 
+    def test_what_is_more_than_its_elements_is_not_moved(self) -> None:
+        producer, consumer = self.pair()
+        with producer.born_here():
+            masked = numpy.ma.array(pattern(20_000, "f8"), mask=pattern(20_000, "?"), copy=True)
+            named = numpy.zeros(20_000).view(numpy.recarray)
+            dates = numpy.zeros(20_000, "M8[s]")
+        for value in (masked, named):
+            with self.assertRaises(gantry.InvalidArgument) as caught:
+                producer.move(value)
+            self.assertIn("a subclass of numpy.ndarray, of which only", caught.exception.why)
+            with self.assertRaises(gantry.InvalidArgument) as sent:
+                producer.send(value)
+            self.assertEqual(str(caught.exception), str(sent.exception))
+            self.assertTrue(value.flags.writeable)
+        with self.assertRaises(gantry.InvalidArgument):
+            producer.move(dates)
+        producer.move(numpy.asarray(masked))
+        self.same(consumer.receive(5).array, masked.data)
+
     def test_born_arrays_grow_and_die(self) -> None:
         producer, consumer = self.pair()
         for turn in range(50):
