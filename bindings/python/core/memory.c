@@ -26,7 +26,7 @@ static int code_of_format(const char* format) {
     return GANTRY_COMPLEX;
   if (format[0] == '\0' || format[1] != '\0') return -1;
   if (strchr("bhilqn", format[0])) return GANTRY_INT;
-  if (strchr("BHILQN", format[0])) return GANTRY_UINT;
+  if (strchr("BHILQNc", format[0])) return GANTRY_UINT;  // c_char: bytes
   if (strchr("efd", format[0])) return GANTRY_FLOAT;
   return format[0] == '?' ? GANTRY_BOOL : -1;
 }

@@ -13,6 +13,7 @@ from typing import Any, cast
 
 from . import trace
 from ._core import Message
+from .errors import InvalidArgument, reason_of
 
 TYPE = 0x50_59_4F_42  # "BOYP" in memory: the type of a message that is a pickled object
 # Types of messages whose elements are those of such an object; nothing of it is pickled.
@@ -58,7 +59,14 @@ def made_of(kind: int, elements: Callable[[], memoryview]) -> Any:
 def dumps(value: Any) -> tuple[Any, ...]:
     """The stream and the buffers."""
     buffers: list[pickle.PickleBuffer] = []
-    stream = pickle.dumps(value, protocol=5, buffer_callback=_stay_or_leave(buffers, _MOST))
+    try:
+        stream = pickle.dumps(value, protocol=5, buffer_callback=_stay_or_leave(buffers, _MOST))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InvalidArgument(
+            f"{type(value).__name__}: it cannot be pickled ({reason_of(error)})",
+            "bytes(value) for the bytes of an array of ctypes; otherwise an object of a class that"
+            " the receiver can import",
+        ) from error
     return (stream, *(buffer.raw() for buffer in buffers))
 
 

@@ -1,7 +1,9 @@
 """Every way of sending, every dtype, every byte; two processes where it matters."""
 
 import array
+import ctypes
 import pickle
+import threading
 
 import numpy
 from support import Case, pattern
@@ -243,6 +245,24 @@ class Exchange(Case):
         producer.send(b"some", type=5)  # which says nothing of bytes
         message = consumer.receive(5)
         self.assertEqual((message.type, bytes(message)), (5, b"some"))
+
+    def test_characters_of_ctypes_are_bytes(self) -> None:
+        producer, consumer = self.pair()
+        grid = ((ctypes.c_char * 4) * 3)(*[(ctypes.c_char * 4)(*b"abcd")] * 3)
+        producer.send(grid)
+        message = consumer.receive(5)
+        self.assertEqual(bytes(message), bytes(grid))
+        self.assertEqual((message.array.shape, message.array.dtype), ((3, 4), "u1"))
+        producer.send(ctypes.c_char(b"x"))
+        self.assertEqual(bytes(consumer.receive(5)), b"x")
+
+    def test_what_cannot_be_pickled_is_refused_with_a_hint(self) -> None:
+        producer, consumer = self.pair(pickles=True)
+        for value in (ctypes.create_string_buffer(b"text"), lambda: 0, threading.Lock()):
+            with self.assertRaises(gantry.InvalidArgument) as caught:
+                producer.send(value)
+            self.assertIn("it cannot be pickled", caught.exception.why)
+            self.assertIn("bytes(value)", caught.exception.hint)
 
     def test_pickles_are_off(self) -> None:
         producer, consumer = self.pair()
