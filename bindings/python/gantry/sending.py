@@ -32,7 +32,7 @@ def give(value: Any, allow_pickles: bool, type: int, send: Callable[[Any, int], 
             raise InvalidArgument("tuple: neither bytes, an array nor a tensor",
                                   "send_parts(*values), or pickles=True at both ends")  # fmt: skip
         return send(value, type)
-    raw = pickles.RAW.get(value.__class__)
+    raw = pickles.raw_type(value)
     if raw is not None or pickles.comes_back(value):
         try:
             return send(value, type or raw or 0)

@@ -209,6 +209,7 @@ class Exchange(Case):
             numpy.datetime64("2026-11-29"), numpy.timedelta64(5, "s"), record[0], record,
             numpy.array([b"ab"]), numpy.array(["ab"]), numpy.zeros(3, "m8[s]"),
         ]  # fmt: skip
+        kilograms = numpy.dtype("f4", metadata={"unit": "kg"})
         producer, consumer = self.pair(pickles=True)
         for value in less:
             producer.send(value)
@@ -218,6 +219,8 @@ class Exchange(Case):
             self.assertEqual(repr(got), repr(value))
         producer.send(masked)
         self.assertEqual(consumer.receive(5).object().mean(), 1.5)
+        producer.send(numpy.zeros(3, kilograms))
+        self.assertEqual(consumer.receive(5).object().dtype.metadata, {"unit": "kg"})
         plain = gantry.Producer(self.name + "-plain")
         self.addCleanup(plain.drop)
         for value in [*less, numpy.arange(3).view(Named)]:
@@ -231,6 +234,9 @@ class Exchange(Case):
         for value in [
             b"", b"some", bytes(100_000), bytearray(), bytearray(b"some"), memoryview(b"some"), grid,
             array.array("d", [1, 2]), array.array("h"), array.array("u", "text"),
+            array.array("l", [-1, 2]), array.array("L", [1, 2]), array.array("l"),
+            memoryview(b"text").cast("c"), memoryview(b"text").cast("B").cast("c", (2, 2)),
+            memoryview(b"").cast("c"), memoryview(ctypes.c_char(b"x")),
             numpy.float32(1.5), numpy.bool_(True), numpy.uint8(7), (b"a", b"b"),
         ]:  # fmt: skip
             producer.send(value)
@@ -238,6 +244,8 @@ class Exchange(Case):
             got = message.object()
             self.assertIs(type(got), type(value))
             self.assertEqual(got, value)
+            if isinstance(value, array.array):
+                self.assertEqual(got.typecode, value.typecode)
             if isinstance(value, bytes):
                 self.assertEqual(bytes(message), value)  # and no pickle of it
         with self.assertRaises(gantry.InvalidArgument):
