@@ -7,7 +7,7 @@ import time
 from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from . import _core, trace
 from .ends import AwaitedEnd
@@ -63,9 +63,11 @@ class Request(Message):
 
     def _fail(self, error: BaseException) -> None:
         """However its class was made, the client hears why, if it is there and has room."""
-        if isinstance(error, Error):
+        kind = type(error)  # isinstance() may read an attribute of it, which may raise
+        if issubclass(kind, Error):
             with suppress(Exception):
-                return self.refuse(str(error.message), str(error.hint), type(error))
+                told = cast(Error, error)
+                return self.refuse(str(told.message), str(told.hint), kind)
         with suppress(Exception):
             self.refuse(reason_of(error))
 
@@ -116,7 +118,7 @@ class Server(ReceivingEnd[Request]):
                 request.reply(answered, timeout=1)
             except BaseException as error:
                 request._fail(error)
-                if not isinstance(error, (Exception, CancelledError)):  # no request ends the loop
+                if not issubclass(type(error), (Exception, CancelledError)):  # no request ends the loop
                     raise
             answered = None
             del request
