@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from logging import getLogger
 from typing import Any, Generic, TypeVar
 
 from . import _core
@@ -11,6 +12,8 @@ from .message import Message
 from .readiness import Readiness
 from .runtime import Runtime, shared
 
+_PATIENCE = 2.0  # of a wait without a timeout, before it says what this process could change
+_SLOTS = 8  # of each sender at an inbox or a server, unless it was opened with another number
 WHEN_SLOW = ("block", "drop_newest", "disconnect", "drop_oldest")
 Received = TypeVar("Received", bound=Message)
 
@@ -19,6 +22,7 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
     """What a Consumer, an Inbox and a server have in common."""
 
     _kind = "channel"
+    _has_said = False  # that this process holds all that may be out
 
     def __init__(
         self, name: str, *, runtime: Runtime | None = None, pickles: bool = False,
@@ -47,18 +51,48 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
         raise NotImplementedError
 
     def receive(self, timeout: float | None = None) -> Received:
-        """Waits for the next one."""
-        core = self._core.receive(timeout)
-        if core is None:
-            raise TimedOut(f"{self.name}: no message within {timeout} s")
+        """Waits for the next one. While this process holds as many messages as may be out, none
+        comes: TimedOut says so, and a wait without a timeout says so after two seconds, once, by
+        logging.getLogger("gantry")."""
+        try:
+            core = self._core.receive(_PATIENCE if timeout is None else timeout)
+            return self._made(core or self._core.receive_now())
+        except TimedOut as error:
+            self._keep_waiting(error, timeout)
+        core = self._core.receive(None)
+        assert core is not None
         return self._made(core)
 
     async def receive_async(self, timeout: float | None = None) -> Received:
         """receive() for a task of asyncio."""
-        core = await self._readiness.until(lambda: self._core.receive(0), timeout)
+        core = await self._readiness.until(
+            lambda: self._core.receive(0), _PATIENCE if timeout is None else timeout
+        )
         if core is None:
-            raise TimedOut(f"{self.name}: no message within {timeout} s")
+            try:
+                with self._readiness.lock:
+                    core = self._core.receive_now()
+            except TimedOut as error:
+                self._keep_waiting(error, timeout)
+                core = await self._readiness.until(lambda: self._core.receive(0))
+        assert core is not None
         return self._made(core)
+
+    def _keep_waiting(self, error: TimedOut, timeout: float | None) -> None:
+        """Raises the error if a timeout is over; otherwise says once what the caller holds."""
+        held = self._core.held
+        if self._kind in ("inbox", "server") and held > 0:  # which do not know their senders' slots
+            error = TimedOut(
+                f"{error.message}: this reader holds {held}, and a sender whose slots they all are"
+                " can send no more",
+                "let go of messages that were received, and of what looks into them; or copy them",
+            )
+        if timeout is not None:
+            raise error from None
+        is_full = self._kind not in ("inbox", "server") or held >= _SLOTS
+        if is_full and "this reader holds" in error.message and not self._has_said:
+            self._has_said = True
+            getLogger("gantry").warning("gantry: %s", error)
 
     def __iter__(self) -> Messages[Received]:
         """Until the stream ends."""
@@ -111,8 +145,12 @@ class Consumer(ReceivingEnd[Message]):
         return Message(core, self._pickles)
 
     def receive_into(self, buffer: Any, timeout: float | None = None) -> int:
-        """Copies the next message into a writable buffer; returns its size."""
-        return self._core.receive_into(buffer, timeout)
+        """Copies the next message into a writable buffer; returns its size. Waits as receive()."""
+        try:
+            return self._core.receive_into(buffer, _PATIENCE if timeout is None else timeout)
+        except TimedOut as error:
+            self._keep_waiting(error, timeout)
+        return self._core.receive_into(buffer, None)
 
     def rejoin(self, timeout: float | None = None) -> None:
         """After PeerGone: joins the name's next producer."""

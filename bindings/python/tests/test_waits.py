@@ -1,6 +1,7 @@
 """Signals end waits, and disturb nobody; close() ends the waits of other threads."""
 
 import asyncio
+import logging
 import os
 import signal
 import subprocess
@@ -8,12 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from unittest import mock
 
 import numpy
 from support import Case
 
 import gantry
-from gantry import rpc
+from gantry import receiving, rpc
 
 
 class Waits(Case):
@@ -53,6 +56,76 @@ class Waits(Case):
         self.assertIn(": waiting for its producer; there ", said)
         self.assertIn(self.name, said)
         self.assertIn("TimedOut", child.stderr)
+
+    def test_timed_out_says_what_is_held(self) -> None:
+        producer, consumer = self.pair(slots=3)
+        inbox = gantry.Inbox(self.name + "-inbox")
+        sender = gantry.Producer.connect(self.name + "-inbox", timeout=5)
+        self.addCleanup(inbox.close)
+        self.addCleanup(sender.drop)
+        for end, out, count in ((consumer, producer, 3), (inbox, sender, 8)):
+            waits: list[Callable[[], object]] = [
+                partial(end.receive, 0), lambda: asyncio.run(end.receive_async(0)),
+            ]  # fmt: skip
+            if end is consumer:  # an inbox does not have it
+                waits.append(partial(consumer.receive_into, bytearray(9), 0))
+            for wait in waits:
+                with self.assertRaises(gantry.TimedOut) as caught:
+                    wait()
+                self.assertNotIn("holds", str(caught.exception))
+            held = []
+            for _ in range(count):
+                out.send(bytes(100_000), timeout=5)
+                held.append(end.receive(5).data)
+            for wait in waits:
+                with self.assertRaises(gantry.TimedOut) as caught:
+                    wait()
+                self.assertIn(f"this reader holds {count}", caught.exception.message)
+                self.assertIn("let go of messages", caught.exception.hint)
+            held.clear()
+
+    def test_a_long_wait_says_what_is_held(self) -> None:
+        class LetsGo(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                said.append(record.getMessage())
+                held.clear()
+
+        handler = LetsGo()
+        logging.getLogger("gantry").addHandler(handler)
+        self.addCleanup(logging.getLogger("gantry").removeHandler, handler)
+        said: list[str] = []
+        held: list[memoryview] = []
+        self.addCleanup(held.clear)
+        producer, consumer = self.pair(slots=3)
+        inbox = gantry.Inbox(self.name + "-inbox")
+        self.addCleanup(inbox.close)
+
+        def fill() -> None:
+            for _ in range(3):
+                producer.send(bytes(100_000), timeout=5)
+                held.append(consumer.receive(5).data)
+
+        waits: list[Callable[[], object]] = [
+            lambda: consumer.receive(), lambda: asyncio.run(consumer.receive_async()),
+            lambda: consumer.receive_into(bytearray(100_000)),
+        ]  # fmt: skip
+        with mock.patch.object(receiving, "_PATIENCE", 0.05):
+            for wait in waits:
+                consumer._has_said = False
+                said.clear()
+                fill()
+                thread = threading.Thread(target=producer.send, args=(bytes(100_000),))
+                thread.start()  # sends when the handler has let go
+                wait()
+                thread.join(20)
+                self.assertEqual(len(said), 1, said)
+                self.assertIn(f"gantry: channel '{self.name}': no message in time: this reader"
+                              " holds 3 of the 3 that may be out; let go of", said[0])  # fmt: skip
+        consumer._has_said = False
+        said.clear()
+        for end in (consumer, inbox):  # an idle one has nothing to say
+            end._keep_waiting(gantry.TimedOut("channel 'x': no message in time"), None)
+        self.assertEqual(said, [])
 
     def interrupt(self, wait: Callable[[], object], delay: float = 0.05) -> None:
         timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))
