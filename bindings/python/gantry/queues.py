@@ -9,6 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from logging import getLogger
 from multiprocessing import context, util
 from multiprocessing.connection import Connection
 from operator import index
@@ -30,6 +31,14 @@ _ANSWER = 5.0  # that qsize() waits for
 _BRIEFLY = 0.002  # for room in a ring that is emptied all the time
 _UNKNOWN = -1  # the size of a queue that is attached: each put() asks for a place
 _TURN = 0.02  # of a thread that waits for a place while the feeder sends
+_FEEDER_TURN = 0.1  # after which other threads may use the putting end
+_SILENT = 2.0  # seconds without room before the feeder says why
+
+_RULE = (
+    f"a process that puts has at most {SLOTS} items above 64 KiB out, waiting or held by any"
+    " process: call task_done() with redeliver, and drop what get() returned, or copy its arrays"
+)
+_ALL_HELD = f"queue: all that this process has out is held by those that got it, none waits; {_RULE}"
 
 _all: weakref.WeakSet[Queue] = weakref.WeakSet()
 
@@ -105,6 +114,7 @@ class Queue:
         self._putting: _core.Producer | None = None
         self._in_hand: deque[_core.Message] = deque()
         self._feeder = Feeder()
+        self._stuck = ""  # why the feeder has no room, if those who got items could make some
         self._of_thread = threading.local()
         self._is_known = False  # the putting end to the queue
         _all.add(self)
@@ -112,7 +122,11 @@ class Queue:
     # Putting.
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Pickles it and hands it over. queue.Full: no place within `timeout`, or now with
-        `block=False`."""
+        `block=False`.
+
+        Of what a process puts, 64 items above 64 KiB may be out: waiting, or held by any process
+        that got them. More of them wait in this process. If none of the 64 waits any more, it is
+        said after two seconds, once, by logging.getLogger("gantry")."""
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
         try:
@@ -129,7 +143,7 @@ class Queue:
         deadline = None if timeout is None else time.monotonic() + timeout
         # A thread that waits for a place has the end: no other may have one and need the end.
         if not self._placing.acquire(timeout=-1 if timeout is None else timeout):
-            raise Full
+            raise self._full()
         try:
             self._take_place(deadline)
             try:
@@ -160,7 +174,7 @@ class Queue:
                 return
             except TimedOut:
                 if not feeds or left == 0:
-                    raise Full from None
+                    raise self._full() from None
             time.sleep(_BRIEFLY)
 
     def _give_place_back(self) -> None:
@@ -168,14 +182,42 @@ class Queue:
             with contextlib.suppress(PeerGone):
                 self._putting.ask(PLACE_BACK, None)
 
+    def _full(self) -> Full:
+        return Full(self._stuck) if self._stuck else Full()
+
     def _send(self, parts: Any) -> None:
-        """What waits in the feeder."""
+        """What waits in the feeder. In turns, since other threads need the end, too."""
         try:
-            (self._putting or self._open_putting(None)).send(parts, None, 0, 0)
+            end = self._putting or self._open_putting(None)
+            since = time.monotonic()
+            while not self._sent(end, parts):
+                if time.monotonic() - since > _SILENT:
+                    self._look_for_room(end)
+                    since = time.monotonic()
+                time.sleep(_BRIEFLY)
+            self._stuck = ""
         except Exception:
             if self._maxsize:
                 self._give_place_back()
             raise
+
+    @staticmethod
+    def _sent(end: _core.Producer, parts: Any) -> bool:
+        try:
+            end.send(parts, _FEEDER_TURN, 0, 0)
+        except TimedOut:
+            return False
+        return True
+
+    def _look_for_room(self, end: _core.Producer) -> None:
+        """Slow getters make room by and by; those that keep what they got do not."""
+        has_said = bool(self._stuck)
+        with contextlib.suppress(TimedOut):
+            report = end.ask(REPORT, _FEEDER_TURN)
+            assert report is not None
+            self._stuck = _ALL_HELD if report[0] == 0 else ""
+        if self._stuck and not has_said:
+            getLogger("gantry").warning("gantry: %s", self._stuck)
 
     def put_nowait(self, obj: Any) -> None:
         """put() that does not wait for a place."""
@@ -189,10 +231,11 @@ class Queue:
     # Getting.
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """The oldest item that no process has got. queue.Empty: none within `timeout`, or now with
-        `block=False`."""
+        `block=False`. With `redeliver` gantry.Busy: this process has 64 items for which it has
+        not called task_done()."""
         core = self._take(_seconds(timeout) if block else 0)
         if core is None:
-            raise Empty
+            raise self._empty()
         if not self._redeliver:
             return self._load(core)
         try:
@@ -206,6 +249,8 @@ class Queue:
     def _take(self, timeout: float | None) -> _core.Message | None:
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
+        if len(self._in_hand) >= SLOTS:  # a putter may have no room for another item till then
+            raise self._busy()
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             end = self._getting or self._open_getting(timeout)
@@ -215,10 +260,19 @@ class Queue:
         except Busy as error:
             if not self._in_hand:
                 raise
-            raise Busy(
-                f"queue: this process has {len(self._in_hand)} items in hand, of {SLOTS} at most",
-                "call task_done() for those it has worked on, and drop their arrays",
-            ) from error
+            raise self._busy() from error
+
+    def _busy(self) -> Busy:
+        return Busy(
+            f"queue: this process has {len(self._in_hand)} items in hand, of {SLOTS} at most",
+            "call task_done() for those it has worked on, and drop their arrays",
+        )
+
+    def _empty(self) -> Empty:
+        held = self._getting.held if self._getting is not None else 0
+        if held == 0:
+            return Empty()
+        return Empty(f"queue: no item came, and this process holds {held} that it got; {_RULE}")
 
     def _load(self, core: _core.Message) -> Any:
         held = self._getting.held if self._getting is not None else 0

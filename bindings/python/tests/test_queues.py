@@ -3,6 +3,7 @@
 import contextlib
 import gc
 import io
+import logging
 import os
 import queue
 import signal
@@ -17,7 +18,7 @@ import numpy
 from support import FORK, FORKSERVER, SPAWN, Case, open_descriptors, pattern
 
 import gantry
-from gantry import queue_home
+from gantry import queue_home, queues
 from gantry.errors import TimedOut
 
 CONTEXTS = {"fork": FORK, "spawn": SPAWN, "forkserver": FORKSERVER}
@@ -184,6 +185,57 @@ class Queues(Case):
             there.put(array)
         for number in range(100):
             self.assertTrue((there.get(timeout=5) == number).all())
+
+    def test_a_process_that_keeps_too_many_large_items_is_told_too(self) -> None:
+        there = self.queue(redeliver=True)
+        for number in range(queue_home.SLOTS + 3):
+            there.put(pattern(70_000, seed=number))
+        kept = [there.get(timeout=60) for _ in range(queue_home.SLOTS)]
+        with self.assertRaisesRegex(gantry.Busy, r"has 64 items in hand.*64.*; call task_done\(\)"):
+            there.get(timeout=1)
+        self.assertEqual(there.qsize(), 3)  # which wait for room, and have the putting end
+        del kept
+        for _ in range(queue_home.SLOTS):
+            there.task_done()
+        for number in range(3):
+            self.assertEqual(there.get(timeout=60).tobytes(), pattern(70_000, seed=64 + number).tobytes())
+            there.task_done()
+
+    def test_a_putter_whose_items_are_all_held_says_so(self) -> None:
+        said: list[str] = []
+        has_said = threading.Event()
+
+        class Hears(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                said.append(record.getMessage())
+                has_said.set()
+
+        handler = Hears()
+        logging.getLogger("gantry").addHandler(handler)
+        self.addCleanup(logging.getLogger("gantry").removeHandler, handler)
+        there = self.queue(5, name=self.name)
+        other = gantry.Queue.attach(self.name)
+        self.addCleanup(other.close)
+        kept: list[Any] = []
+        self.addCleanup(kept.clear)
+        with mock.patch.object(queues, "_SILENT", 0.01):
+            for number in range(queue_home.SLOTS):
+                there.put(pattern(70_000, seed=number), timeout=60)
+                kept.append((there, other)[number % 2].get(timeout=60))
+            for _ in range(5):
+                there.put(pattern(70_000))
+            self.assertTrue(has_said.wait(60))
+            for end in (there, other):
+                with self.assertRaisesRegex(queue.Empty, "this process holds 32 that it got; a pro"):
+                    end.get_nowait()
+            with self.assertRaisesRegex(queue.Full, "is held by those that got it, none waits; "):
+                there.put(1, timeout=0)
+            self.assertEqual(there.qsize(), 5)
+            kept.clear()
+            for _ in range(5):
+                kept.append(other.get(timeout=60))
+        self.assertEqual(len(said), 1, said)
+        self.assertIn("gantry: queue: all that this process has out is held by", said[0])
 
     def test_a_process_that_keeps_too_many_is_told_what_to_call(self) -> None:
         there = self.queue(redeliver=True)
