@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ._core import Consumer, Group, Producer
+from .names import open_patiently, say_what_is_awaited
 from .readiness import Readiness
+from .runtime import Runtime
 
 Self = TypeVar("Self", bound="End")
 
@@ -33,6 +35,23 @@ class End:
     def __repr__(self) -> str:
         state = "open" if self._core.is_open else "closed"
         return f"<gantry.{type(self).__name__.strip('_')} {self.name}, {state}>"
+
+
+def open_end(
+    core: Consumer | Producer, runtime: Runtime, kind: str, name: str, timeout: float | None,
+    options: dict[str, Any], whom: str,
+) -> None:  # fmt: skip
+    """Opens it; of another host's name says what is awaited, which the library does of this one's."""
+
+    def opening(left: float | None) -> None:
+        core.open(runtime._core, kind, name, left, options)
+
+    if "@" in name:
+        open_patiently(
+            opening, timeout, lambda _: say_what_is_awaited("channel", name, whom, None)
+        )
+    else:
+        opening(timeout)
 
 
 class AwaitedEnd(End):

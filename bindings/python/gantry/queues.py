@@ -21,6 +21,7 @@ from typing import Any
 from . import _core, pickles, trace
 from .errors import Busy, InvalidArgument, PeerGone, TimedOut, Unsupported
 from .feeder import Feeder
+from .names import is_missing, open_patiently, say_what_is_awaited
 from .queue_home import SLOTS, Home
 from .runtime import Runtime, shared
 
@@ -91,7 +92,8 @@ class Queue:
     ) -> Queue:
         """The queue that another process has made with this name, or will make: the first use waits
         for it. It ends when the processes that its maker gave it to have closed it, or its maker
-        ends: get() and put() then raise PeerGone."""
+        ends: get() and put() then raise PeerGone. A wait of more than two seconds for a queue that
+        nobody has made is said once, by logging.getLogger("gantry")."""
         queue = cls.__new__(cls)
         queue.__setstate__((_UNKNOWN, redeliver, (name, runtime or shared(), None)))
         return queue
@@ -114,6 +116,8 @@ class Queue:
         self._putting: _core.Producer | None = None
         self._in_hand: deque[_core.Message] = deque()
         self._feeder = Feeder()
+        self._unmade = ""  # why it cannot be reached, if nobody has its name
+        self._has_said = False  # that this is so
         self._stuck = ""  # why the feeder has no room, if those who got items could make some
         self._of_thread = threading.local()
         self._is_known = False  # the putting end to the queue
@@ -183,7 +187,8 @@ class Queue:
                 self._putting.ask(PLACE_BACK, None)
 
     def _full(self) -> Full:
-        return Full(self._stuck) if self._stuck else Full()
+        why = self._stuck or self._unmade
+        return Full(why) if why else Full()
 
     def _send(self, parts: Any) -> None:
         """What waits in the feeder. In turns, since other threads need the end, too."""
@@ -271,7 +276,7 @@ class Queue:
     def _empty(self) -> Empty:
         held = self._getting.held if self._getting is not None else 0
         if held == 0:
-            return Empty()
+            return Empty(self._unmade) if self._unmade else Empty()
         return Empty(f"queue: no item came, and this process holds {held} that it got; {_RULE}")
 
     def _load(self, core: _core.Message) -> Any:
@@ -300,6 +305,8 @@ class Queue:
                 self._be_known(_ANSWER)
                 report = self._asking("ask", timeout=_ANSWER).ask(REPORT, _ANSWER)
             except TimedOut:
+                if self._unmade:
+                    raise TimedOut(self._unmade) from None
                 raise TimedOut(
                     f"queue: the process that made it has not answered within {_ANSWER:g} s",
                     "see whether it is stopped; the queue goes on when that goes on",
@@ -384,6 +391,47 @@ class Queue:
         finally:
             self._opening.release()
 
+    def _reach(
+        self, end: _core.Consumer | _core.Producer, kind: str, within: float | None,
+        options: dict[str, Any],
+    ) -> None:  # fmt: skip
+        """A queue that is attached may have a name that nobody gives to a queue."""
+        name, runtime, lifeline = self._place
+
+        def opening(left: float | None) -> None:
+            end.open(runtime._core, kind, name, left, options)
+
+        if lifeline is not None:
+            return opening(within)
+        began = time.monotonic()
+        try:
+            return opening(0)
+        except TimedOut as error:
+            channels = runtime.channels() if is_missing(error) else []
+        for channel in channels:
+            if channel["name"] == name and not channel["server"]:
+                raise InvalidArgument(
+                    f"queue '{name}': the name is of another kind, an inbox or a producer's channel",
+                    "gantry.Queue(name=...) makes a queue; Consumer joins a producer's channel",
+                )
+        left = None if within is None else max(within - (time.monotonic() - began), 0)
+        try:
+            open_patiently(opening, left, self._say_what_is_awaited)
+        except TimedOut as error:
+            if is_missing(error):
+                self._unmade = (
+                    f"queue '{name}': no process has made it; check the name, and that both use"
+                    " the same GANTRY_DIR"
+                )
+            raise
+        self._unmade = ""
+
+    def _say_what_is_awaited(self, error: TimedOut) -> None:
+        if is_missing(error) and not self._has_said:
+            self._has_said = True
+            name, runtime, _ = self._place
+            say_what_is_awaited("queue", name, "the process that makes it", runtime)
+
     def _be_known(self, timeout: float | None) -> None:
         """What other ends ask is about what has been put here, too: the queue answers the putting
         end when it has taken in what came by its connection, which may be new."""
@@ -392,11 +440,10 @@ class Queue:
             self._is_known = True
 
     def _open_putting(self, timeout: float | None) -> _core.Producer:
-        name, runtime, _ = self._place
         with self._reaching(timeout) as within:
             if self._putting is None:
                 end = self._ends["put"] = _core.Producer()
-                end.open(runtime._core, "queue", name, within, {"slots": SLOTS})
+                self._reach(end, "queue", within, {"slots": SLOTS})
                 self._putting = end
             return self._putting
 
@@ -414,9 +461,8 @@ class Queue:
         with self._reaching(timeout) as within:
             end: _core.Consumer | None = self._ends.get(role)
             if end is None:
-                name, runtime, _ = self._place
                 end = _core.Consumer()
-                end.open(runtime._core, kind, name, within, {})
+                self._reach(end, kind, within, {})
                 self._ends[role] = end
             return end
 

@@ -6,7 +6,7 @@ from logging import getLogger
 from typing import Any, Generic, TypeVar
 
 from . import _core
-from .ends import AwaitedEnd
+from .ends import AwaitedEnd, open_end
 from .errors import Closed, InvalidArgument, TimedOut
 from .message import Message
 from .readiness import Readiness
@@ -41,7 +41,8 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
         options: dict[str, int],
     ) -> None:  # fmt: skip
         try:
-            core.open((runtime or shared())._core, self._kind, self.name, timeout, options)
+            open_end(core, runtime or shared(), self._kind, self.name, timeout, options,
+                     "its producer")  # fmt: skip
         finally:  # it may be open, and a signal's handler have raised
             if core.is_open:
                 self._readiness = Readiness(core.descriptor)

@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from . import _core, trace
-from .ends import AwaitedEnd
+from .ends import AwaitedEnd, open_end
 from .errors import Aborted, Error, InvalidArgument, TimedOut, reason_of
 from .message import Message
 from .readiness import Places, Readiness
@@ -142,7 +142,7 @@ class Client(AwaitedEnd):
         # A call that had to wait for room would keep the loop from taking the replies that make it.
         self._slots = options.get("slots", 8)
         self._room = Places(self._slots)
-        self._core.open((runtime or shared())._core, "server", server, timeout, options)
+        open_end(self._core, runtime or shared(), "server", server, timeout, options, "its server")
 
     def call(self, value: Any, *, timeout: float | None = None, type: int = 0) -> Message:
         """Sends it and waits for the reply. What its server raises is raised here."""

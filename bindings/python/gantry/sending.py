@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from . import _core, pickles
-from .ends import AwaitedEnd
+from .ends import AwaitedEnd, open_end
 from .errors import InvalidArgument, TimedOut, Unsupported
 from .message import Message, need
 from .readiness import Readiness
@@ -79,7 +79,7 @@ class Producer(AwaitedEnd):
         self.name = name
         core = _core.Producer()
         try:
-            core.open((runtime or shared())._core, self._kind, name, timeout, options)
+            open_end(core, runtime or shared(), self._kind, name, timeout, options, "its inbox")
         finally:  # it may be open, and a signal's handler have raised
             if core.is_open:
                 self._pool: _core.Pool | None = None

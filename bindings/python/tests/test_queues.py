@@ -10,6 +10,7 @@ import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from multiprocessing import forkserver
 from typing import Any
 from unittest import mock
@@ -18,7 +19,7 @@ import numpy
 from support import FORK, FORKSERVER, SPAWN, Case, open_descriptors, pattern
 
 import gantry
-from gantry import queue_home, queues
+from gantry import names, queue_home, queues
 from gantry.errors import TimedOut
 
 CONTEXTS = {"fork": FORK, "spawn": SPAWN, "forkserver": FORKSERVER}
@@ -236,6 +237,39 @@ class Queues(Case):
                 kept.append(other.get(timeout=60))
         self.assertEqual(len(said), 1, said)
         self.assertIn("gantry: queue: all that this process has out is held by", said[0])
+
+    def test_a_name_that_is_no_queues_is_refused_at_once(self) -> None:
+        producer, _ = self.pair()
+        inbox = gantry.Inbox(self.name + "-inbox")
+        self.addCleanup(inbox.close)
+        for name in (self.name, inbox.name):
+            there = gantry.Queue.attach(name)
+            self.addCleanup(there.close)
+            uses: list[Callable[[], object]] = [
+                lambda: there.get(timeout=1), lambda: there.put(1, timeout=1), there.qsize,
+            ]  # fmt: skip
+            for use in uses:
+                with self.assertRaisesRegex(gantry.InvalidArgument, "of another kind"):
+                    use()
+
+    def test_a_name_that_nobody_has_is_said_once(self) -> None:
+        self.pair()
+        there = gantry.Queue.attach("misspelt")
+        self.addCleanup(there.close)
+        with (
+            mock.patch.object(names, "PATIENCE", 0.02), mock.patch.object(queues, "_PATIENCE", 0.1),
+            mock.patch.object(queues, "_ANSWER", 0.1), self.assertLogs("gantry") as said,
+        ):  # fmt: skip
+            with self.assertRaisesRegex(queue.Empty, "queue 'misspelt': no process has made it"):
+                there.get(timeout=0.1)
+            with self.assertRaisesRegex(queue.Full, "queue 'misspelt': no process has made it"):
+                there.put(1, timeout=0.1)
+            with self.assertRaisesRegex(TimedOut, "queue 'misspelt': no process has made it"):
+                there.qsize()
+        self.assertEqual(len(said.records), 1)
+        told = said.records[0].getMessage()
+        self.assertIn("gantry: queue 'misspelt': waiting for the process that makes it; there", told)
+        self.assertIn(self.name, told)
 
     def test_a_process_that_keeps_too_many_is_told_what_to_call(self) -> None:
         there = self.queue(redeliver=True)

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import numpy
 from support import Case
 
 import gantry
-from gantry import receiving, rpc
+from gantry import names, receiving, rpc
 
 
 class Waits(Case):
@@ -56,6 +57,27 @@ class Waits(Case):
         self.assertIn(": waiting for its producer; there ", said)
         self.assertIn(self.name, said)
         self.assertIn("TimedOut", child.stderr)
+
+    def test_who_waits_for_a_name_of_another_host_says_so(self) -> None:
+        token = os.path.join(os.environ["GANTRY_DIR"], "token")
+        with open(token, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(b"0123456789abcdef" * 4)
+        self.addCleanup(os.remove, token)
+        silent = socket.create_server(("127.0.0.1", 0))  # takes calls, and never answers
+        self.addCleanup(silent.close)
+        name = f"misspelt@127.0.0.1:{silent.getsockname()[1]}"
+        with (
+            mock.patch.dict(os.environ, {"GANTRY_TOKEN_FILE": token}),
+            mock.patch.object(names, "PATIENCE", 0.02),
+        ):
+            for kind, whom in ((gantry.Consumer, "its producer"), (rpc.Client, "its server"),
+                               (gantry.Producer.connect, "its inbox")):  # fmt: skip
+                with self.assertLogs("gantry") as said, self.assertRaises(gantry.TimedOut):
+                    kind(name, timeout=0.1)
+                self.assertEqual(
+                    [it.getMessage() for it in said.records],
+                    [f"gantry: channel '{name}': waiting for {whom}"],
+                )
 
     def test_timed_out_says_what_is_held(self) -> None:
         producer, consumer = self.pair(slots=3)
