@@ -64,6 +64,7 @@ class Producer(AwaitedEnd):
     """
 
     _kind = "channel"
+    _awaited = ""  # it takes the name
 
     def __init__(
         self, name: str, *, runtime: Runtime | None = None, pickles: bool = False,
@@ -79,7 +80,7 @@ class Producer(AwaitedEnd):
         self.name = name
         core = _core.Producer()
         try:
-            open_end(core, runtime or shared(), self._kind, name, timeout, options, "its inbox")
+            open_end(core, runtime or shared(), self._kind, name, timeout, options, self._awaited)
         finally:  # it may be open, and a signal's handler have raised
             if core.is_open:
                 self._pool: _core.Pool | None = None
@@ -262,6 +263,7 @@ class Producer(AwaitedEnd):
 
 class _InboxProducer(Producer):
     _kind = "inbox"
+    _awaited = "its inbox"
 
 
 class _StageOutput(Producer):

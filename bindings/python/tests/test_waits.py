@@ -58,18 +58,32 @@ class Waits(Case):
         self.assertIn(self.name, said)
         self.assertIn("TimedOut", child.stderr)
 
-    def test_who_waits_for_a_name_of_another_host_says_so(self) -> None:
+    def silent_bridge(self) -> str:
+        """Where one should be: it takes calls, and never answers."""
         token = os.path.join(os.environ["GANTRY_DIR"], "token")
         with open(token, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
             file.write(b"0123456789abcdef" * 4)
         self.addCleanup(os.remove, token)
-        silent = socket.create_server(("127.0.0.1", 0))  # takes calls, and never answers
-        self.addCleanup(silent.close)
-        name = f"misspelt@127.0.0.1:{silent.getsockname()[1]}"
-        with (
-            mock.patch.dict(os.environ, {"GANTRY_TOKEN_FILE": token}),
-            mock.patch.object(names, "PATIENCE", 0.02),
-        ):
+        known = mock.patch.dict(os.environ, {"GANTRY_TOKEN_FILE": token})
+        known.start()
+        self.addCleanup(known.stop)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def test_a_producer_of_another_hosts_channel_ends_by_its_timeout(self) -> None:
+        name = f"frames@{self.silent_bridge()}"
+        for timeout in (0, 0.1):
+            began = time.monotonic()
+            with self.assertRaisesRegex(gantry.TimedOut, f"the bridge did not take .* {timeout} s"):
+                gantry.Producer(name, timeout=timeout)
+            self.assertLess(time.monotonic() - began, 4)  # the library's own limit is 5 s
+        with self.assertRaises(gantry.InvalidArgument):
+            gantry.Producer(name, timeout=-1)
+
+    def test_who_waits_for_a_name_of_another_host_says_so(self) -> None:
+        name = f"misspelt@{self.silent_bridge()}"
+        with mock.patch.object(names, "PATIENCE", 0.02):
             for kind, whom in ((gantry.Consumer, "its producer"), (rpc.Client, "its server"),
                                (gantry.Producer.connect, "its inbox")):  # fmt: skip
                 with self.assertLogs("gantry") as said, self.assertRaises(gantry.TimedOut):
