@@ -137,9 +137,14 @@ class Consumer(ReceivingEnd[Message]):
     """Joins a channel, and waits for its producer to appear.
 
     `pickles`: whether senders are trusted to send objects, which run code of theirs here.
-    `options`: depth (messages that it may hold; with when_slow="drop_oldest" give 1 or 2, since by
-    default half of the producer's slots wait for it, the oldest first), senders (of an inbox, or
-    clients of a server), spin_ns (that a wait polls; -1: it sleeps at once).
+    `timeout`: seconds to wait for the producer; None: for ever. `when_slow`: what the producer does
+    while this end has all the messages that it may have: "block" (it waits), "drop_newest" (the
+    message goes to others only), "disconnect" (this end is cut off, and gets PeerGone), or
+    "drop_oldest" (the oldest message that was not received is taken back).
+    `options`: depth (messages that it may hold, from 1 to the producer's slots, which a larger
+    number means, too; 0: all of them, or half of them unless when_slow is "block". With
+    "drop_oldest" give 1 or 2: it receives the oldest of those first), senders (of an inbox, or
+    clients of a server, 1 to 4096; 64), spin_ns (that a wait polls; -1: it sleeps at once).
     """
 
     def _made(self, core: _core.Message) -> Message:
@@ -159,7 +164,8 @@ class Consumer(ReceivingEnd[Message]):
 
 
 class Inbox(Consumer):
-    """Takes the name; any number of producers connect to it."""
+    """Takes the name; any number of producers connect to it. Options are the Consumer's; `timeout`
+    means nothing here, since the name is taken at once, or refused."""
 
     _kind = "inbox"
 
@@ -169,5 +175,5 @@ class _StageInput(Consumer):
 
 
 def stage_input(name: str, *, pickles: bool = False) -> Consumer:
-    """The input `name` of this stage of `gantry run`."""
+    """The input `name` of this stage of `gantry run`. NotFound: the pipeline file gives it none."""
     return _StageInput(name, pickles=pickles)

@@ -100,7 +100,8 @@ def _run_apart(work: Callable[[], None]) -> None:
 
 
 class Server(ReceivingEnd[Request]):
-    """Takes the name; `for request in server: request.reply(...)`."""
+    """Takes the name; `for request in server: request.reply(...)`. Options are the Consumer's,
+    except when_slow, which would lose requests."""
 
     _kind = "server"
 
@@ -129,6 +130,11 @@ class Client(AwaitedEnd):
 
     Replies are messages in the server's memory, which has eight places for each client: copy what
     you keep.
+
+    `pickles`: whether any object may be a request, and whether the server is trusted to reply by
+    objects. `timeout`: seconds to wait for the server; None: for ever. `options` are those of a
+    Producer that are about its requests: slots (calls that may be unanswered, 1 to 64; 8), mode,
+    bytes_in_flight, budget_bytes, copy_threads, spin_ns. It has neither consumers nor history.
     """
 
     def __init__(
