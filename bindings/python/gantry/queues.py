@@ -39,7 +39,7 @@ _RULE = (
     f"a process that puts has at most {SLOTS} items above 64 KiB out, waiting or held by any"
     " process: call task_done() with redeliver, and drop what get() returned, or copy its arrays"
 )
-_ALL_HELD = f"queue: all that this process has out is held by those that got it, none waits; {_RULE}"
+_ALL_HELD = f"queue: getters hold all items that this process has out, and none waits; {_RULE}"
 
 _all: weakref.WeakSet[Queue] = weakref.WeakSet()
 
@@ -118,7 +118,7 @@ class Queue:
         self._feeder = Feeder()
         self._unmade = ""  # why it cannot be reached, if nobody has its name
         self._has_said = False  # that this is so
-        self._stuck = ""  # why the feeder has no room, if those who got items could make some
+        self._stuck = ""  # why the feeder has no room, if getters alone can make some
         self._of_thread = threading.local()
         self._is_known = False  # the putting end to the queue
         _all.add(self)
@@ -215,7 +215,7 @@ class Queue:
         return True
 
     def _look_for_room(self, end: _core.Producer) -> None:
-        """Slow getters make room by and by; those that keep what they got do not."""
+        """Slow getters make room by and by; getters that keep what they got do not."""
         has_said = bool(self._stuck)
         with contextlib.suppress(TimedOut):
             report = end.ask(REPORT, _FEEDER_TURN)

@@ -84,8 +84,8 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
         held = self._core.held
         if self._kind in ("inbox", "server") and held > 0:  # which do not know their senders' slots
             error = TimedOut(
-                f"{error.message}: this reader holds {held}, and a sender whose slots they all are"
-                " can send no more",
+                f"{error.message}: this reader holds {held}; a sender can send no more while all of"
+                " its slots are among them",
                 "let go of messages that were received, and of what looks into them; or copy them",
             )
         if timeout is not None:
