@@ -147,6 +147,11 @@ typedef struct Parts {
   struct Kept* kept;
 } Parts;
 Parts* parts_of(PyObject* values);
+/// Refuses arrays and scalars whose memory says less than they do: subclasses of arrays (a mask, a
+/// matrix, names of fields), dates, records. 0, or -1 and an exception.
+int check_numpy(PyObject* object);
+/// Fills `buffer`; -1 and an exception of ours if the object does not show its memory.
+int get_buffer(PyObject* object, Py_buffer* buffer);
 
 // ---- numpy_memory.c
 PyObject* numpy_handler(PyObject* module, PyObject* pool);

@@ -26,7 +26,7 @@ static int code_of_format(const char* format) {
     return GANTRY_COMPLEX;
   if (format[0] == '\0' || format[1] != '\0') return -1;
   if (strchr("bhilqn", format[0])) return GANTRY_INT;
-  if (strchr("BHILQN", format[0])) return GANTRY_UINT;
+  if (strchr("BHILQNc", format[0])) return GANTRY_UINT;  // c_char: bytes
   if (strchr("efd", format[0])) return GANTRY_FLOAT;
   return format[0] == '?' ? GANTRY_BOOL : -1;
 }
@@ -183,7 +183,7 @@ static PyObject* memory_tensor(PyObject* self, void* unused) {
 /// A block that says from now on that it holds what `array` does, which lies at its beginning.
 static PyObject* memory_describe(PyObject* self, PyObject* array) {
   Py_buffer buffer;
-  if (PyObject_GetBuffer(array, &buffer, PyBUF_FULL_RO) != 0) return NULL;
+  if (check_numpy(array) != 0 || get_buffer(array, &buffer) != 0) return NULL;
   gantry_tensor tensor;
   const int has_tensor = tensor_of_buffer(&buffer, &tensor);
   PyBuffer_Release(&buffer);
@@ -249,7 +249,7 @@ static PyObject* pool_allocate(PyObject* self, PyObject* size) {
 /// The block that begins where the array does; None if there is none.
 static PyObject* pool_find(PyObject* self, PyObject* array) {
   Py_buffer buffer;
-  if (PyObject_GetBuffer(array, &buffer, PyBUF_FULL_RO) != 0) return NULL;
+  if (get_buffer(array, &buffer) != 0) return NULL;
   gantry_block* block = NULL;
   void* data = NULL;
   size_t bytes = 0;

@@ -94,9 +94,7 @@ static int is_date(PyObject* scalar) {
   return is;
 }
 
-/// Refuses arrays and scalars whose memory says less than they do: subclasses of arrays (a mask, a
-/// matrix, names of fields), dates, records.
-static int check_numpy(PyObject* object) {
+int check_numpy(PyObject* object) {
   if (PyBytes_CheckExact(object) || PyMemoryView_Check(object) || PyByteArray_CheckExact(object))
     return 0;                                                                 // the shortest way
   static PyObject *array_type = NULL, *scalar_type = NULL, *map_type = NULL;  // NumPy stays loaded
@@ -116,18 +114,21 @@ static int check_numpy(PyObject* object) {
   return 0;
 }
 
+int get_buffer(PyObject* object, Py_buffer* buffer) {
+  if (PyObject_GetBuffer(object, buffer, PyBUF_FULL_RO) == 0) return 0;
+  buffer->obj = NULL;
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  raise_own(GANTRY_INVALID_ARGUMENT, "this object: it does not show its memory",
+            "array.view('int64') for dates, or pickles=True for any object");
+  Py_XDECREF(type);
+  Py_XDECREF(value);
+  Py_XDECREF(trace);
+  return -1;
+}
+
 static int add_buffer(gantry_part* part, struct Kept* kept, PyObject* object) {
-  if (PyObject_GetBuffer(object, &kept->buffer, PyBUF_FULL_RO) != 0) {
-    kept->buffer.obj = NULL;
-    PyObject *type, *value, *trace;
-    PyErr_Fetch(&type, &value, &trace);
-    raise_own(GANTRY_INVALID_ARGUMENT, "this object: it does not show its memory",
-              "array.view('int64') for dates, or pickles=True for any object");
-    Py_XDECREF(type);
-    Py_XDECREF(value);
-    Py_XDECREF(trace);
-    return -1;
-  }
+  if (get_buffer(object, &kept->buffer) != 0) return -1;
   const int has_tensor = tensor_of_buffer(&kept->buffer, &kept->tensor);
   if (has_tensor < 0) return -1;
   if (!PyBuffer_IsContiguous(&kept->buffer, 'A')) {

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import threading
+from collections.abc import Callable
 from types import TracebackType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ._core import Consumer, Group, Producer
+from .errors import InvalidArgument, TimedOut
+from .names import open_patiently, say_what_is_awaited
 from .readiness import Readiness
+from .runtime import Runtime
 
 Self = TypeVar("Self", bound="End")
 
@@ -33,6 +38,53 @@ class End:
     def __repr__(self) -> str:
         state = "open" if self._core.is_open else "closed"
         return f"<gantry.{type(self).__name__.strip('_')} {self.name}, {state}>"
+
+
+def open_end(
+    core: Consumer | Producer, runtime: Runtime, kind: str, name: str, timeout: float | None,
+    options: dict[str, Any], whom: str,
+) -> None:  # fmt: skip
+    """Opens it. For a name of another host it does what the library does for one of this host:
+    says after two seconds what is awaited, and gives up a producer of its own in time."""
+
+    def opening(left: float | None) -> None:
+        core.open(runtime._core, kind, name, left, options)
+
+    if "@" not in name:
+        opening(timeout)
+    elif whom:
+        open_patiently(opening, timeout, lambda _: say_what_is_awaited("channel", name, whom, None))
+    else:
+        _open_within(core, opening, name, timeout)
+
+
+def _open_within(
+    core: Consumer | Producer, opening: Callable[[float | None], None], name: str,
+    timeout: float | None,
+) -> None:  # fmt: skip
+    """The library has no deadline there; it listens to close()."""
+    if not isinstance(timeout, (int, float)) or not 0 <= timeout < threading.TIMEOUT_MAX:
+        return opening(timeout)
+    is_over = threading.Event()
+
+    def end() -> None:
+        is_over.set()
+        core.close()
+
+    timer = threading.Timer(timeout, end)
+    timer.daemon = True
+    timer.start()
+    try:
+        opening(timeout)
+    except InvalidArgument:  # it is closed
+        if not is_over.is_set():
+            raise
+    finally:
+        timer.cancel()
+        timer.join()
+    if is_over.is_set():
+        raise TimedOut(f"channel '{name}': the bridge did not take it within {timeout} s",
+                       "see whether the bridge runs there and is reached")  # fmt: skip
 
 
 class AwaitedEnd(End):

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from . import _core
 from .errors import NotFound
 from .message import Message
+from .names import open_patiently, say_what_is_awaited
 from .runtime import Runtime, shared
 
 
@@ -22,7 +23,11 @@ class Image(Mapping[str, Message]):
         self, name: str, *, runtime: Runtime | None = None, timeout: float | None = None
     ) -> None:
         self.name = name
-        self._core = _core.Image((runtime or shared())._core, name, timeout)
+        finder = runtime or shared()
+        self._core = open_patiently(
+            lambda left: _core.Image(finder._core, name, left), timeout,
+            lambda _: say_what_is_awaited("image", name, "gantry keep to have it", finder),
+        )  # fmt: skip
         self._names = dict.fromkeys(self._core.names())  # in the order of their bytes
 
     def __getitem__(self, tensor: str) -> Message:
@@ -47,5 +52,6 @@ class Image(Mapping[str, Message]):
 def image(
     name: str, *, runtime: Runtime | None = None, timeout: float | None = None
 ) -> Image:
-    """Attaches the image of that name; waits for its keeper, and for it to be loaded."""
+    """Attaches the image of that name; waits for its keeper, and for it to be loaded. A wait of
+    more than two seconds is said once, by logging.getLogger("gantry")."""
     return Image(name, runtime=runtime, timeout=timeout)

@@ -177,8 +177,9 @@ class Message:
         return Table(self._core.table(index))
 
     def object(self) -> Any:
-        """What the sender gave to send(). Objects come if the consumer was opened with
-        pickles=True: unpickling runs what the sender wants."""
+        """An object equal to what the sender gave to send(); an array for any object with
+        __dlpack__, a tensor or of a class of one's own. Objects come if the consumer was opened
+        with pickles=True: unpickling runs what the sender wants."""
         core = self._core
         made = pickles.made_of(core.type, lambda: _view_of(core.segment(0, False)))
         if made is not NotImplemented:

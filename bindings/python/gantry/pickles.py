@@ -13,15 +13,21 @@ from typing import Any, cast
 
 from . import trace
 from ._core import Message
+from .errors import InvalidArgument, reason_of
 
 TYPE = 0x50_59_4F_42  # "BOYP" in memory: the type of a message that is a pickled object
 # Types of messages whose elements are those of such an object; nothing of it is pickled.
-RAW: dict[type, int] = {
+_RAW: dict[type, int] = {
     bytes: 0x53_54_59_42, bytearray: 0x41_54_59_42, memoryview: 0x57_49_56_4D, array: 0x59_52_52_41,
 }  # fmt: skip
+_CHARACTERS = 0x63_49_56_4D  # a memoryview of the format 'c', whose elements are no numbers
+_LONGS = {"l": 0x6C_52_52_41, "L": 0x4C_52_52_41}  # arrays of these, which arrive as 'q' and 'Q'
 _MADE: dict[int, Callable[[memoryview], Any]] = {
-    RAW[bytes]: bytes, RAW[bytearray]: bytearray, RAW[memoryview]: memoryview,
-    RAW[array]: lambda view: array(view.format, view.tobytes()),
+    _RAW[bytes]: bytes, _RAW[bytearray]: bytearray, _RAW[memoryview]: memoryview,
+    _RAW[array]: lambda view: array(view.format, view.tobytes()),
+    _CHARACTERS: lambda view: view.cast("B").cast("c", view.shape or ()),
+    _LONGS["l"]: lambda view: array("l", view.tobytes()),
+    _LONGS["L"]: lambda view: array("L", view.tobytes()),
 }  # fmt: skip
 _SMALL = 4096  # smaller buffers stay in the stream
 _MOST = 62  # besides the stream, and what goes with a call
@@ -40,11 +46,24 @@ def _stay_or_leave(
     return stays_in_stream
 
 
+def raw_type(value: Any) -> int | None:
+    """The type of a message that has the elements of `value` and nothing else; None: a message
+    needs more to become an equal object."""
+    raw = _RAW.get(type(value))
+    if raw == _RAW[array]:
+        return _LONGS.get(value.typecode, raw)
+    if raw == _RAW[memoryview] and value.format in ("c", "<c") and 0 not in value.shape:
+        return _CHARACTERS
+    return raw
+
+
 def comes_back(value: Any) -> bool:
     """Whether a message of its elements says all of it: an array or a tensor, not of a subclass that
     knows more, and no buffer of another kind, which would come back as an array."""
     of = type(value)
-    return (of.__module__, of.__qualname__) == ("numpy", "ndarray") or (
+    if (of.__module__, of.__qualname__) == ("numpy", "ndarray"):
+        return value.dtype.metadata is None
+    return (
         hasattr(of, "__dlpack__") and of.__module__.partition(".")[0] != "numpy"
     ) or hasattr(of, "__arrow_c_array__")  # fmt: skip
 
@@ -58,7 +77,14 @@ def made_of(kind: int, elements: Callable[[], memoryview]) -> Any:
 def dumps(value: Any) -> tuple[Any, ...]:
     """The stream and the buffers."""
     buffers: list[pickle.PickleBuffer] = []
-    stream = pickle.dumps(value, protocol=5, buffer_callback=_stay_or_leave(buffers, _MOST))
+    try:
+        stream = pickle.dumps(value, protocol=5, buffer_callback=_stay_or_leave(buffers, _MOST))
+    except (pickle.PicklingError, AttributeError, TypeError) as error:
+        raise InvalidArgument(
+            f"{type(value).__name__}: it cannot be pickled ({reason_of(error)})",
+            "bytes(value) for the bytes of an array of ctypes; otherwise an object of a class that"
+            " the receiver can import",
+        ) from error
     return (stream, *(buffer.raw() for buffer in buffers))
 
 

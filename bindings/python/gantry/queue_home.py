@@ -14,7 +14,9 @@ from .errors import InvalidArgument
 from .runtime import Runtime
 
 MEMBERS = 1024  # ends at a time, up to four in each process
-SLOTS = 64  # items that one process may hold at a time
+# Items that a process may hold at a time; also those of its own, above 64 KiB, that may be out:
+# waiting in the queue or held by any process.
+SLOTS = 64
 _COPIED = 1 << 62  # small items never wait in the process that put them
 
 

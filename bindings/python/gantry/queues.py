@@ -9,6 +9,7 @@ import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
+from logging import getLogger
 from multiprocessing import context, util
 from multiprocessing.connection import Connection
 from operator import index
@@ -20,6 +21,7 @@ from typing import Any
 from . import _core, pickles, trace
 from .errors import Busy, InvalidArgument, PeerGone, TimedOut, Unsupported
 from .feeder import Feeder
+from .names import is_missing, open_patiently, say_what_is_awaited
 from .queue_home import SLOTS, Home
 from .runtime import Runtime, shared
 
@@ -30,6 +32,14 @@ _ANSWER = 5.0  # that qsize() waits for
 _BRIEFLY = 0.002  # for room in a ring that is emptied all the time
 _UNKNOWN = -1  # the size of a queue that is attached: each put() asks for a place
 _TURN = 0.02  # of a thread that waits for a place while the feeder sends
+_FEEDER_TURN = 0.1  # after which other threads may use the putting end
+_SILENT = 2.0  # seconds without room before the feeder says why
+
+_RULE = (
+    f"a process that puts has at most {SLOTS} items above 64 KiB out, waiting or held by any"
+    " process: call task_done() with redeliver, and drop what get() returned, or copy its arrays"
+)
+_ALL_HELD = f"queue: getters hold all items that this process has out, and none waits; {_RULE}"
 
 _all: weakref.WeakSet[Queue] = weakref.WeakSet()
 
@@ -82,7 +92,8 @@ class Queue:
     ) -> Queue:
         """The queue that another process has made with this name, or will make: the first use waits
         for it. It ends when the processes that its maker gave it to have closed it, or its maker
-        ends: get() and put() then raise PeerGone."""
+        ends: get() and put() then raise PeerGone. A wait of more than two seconds for a queue that
+        nobody has made is said once, by logging.getLogger("gantry")."""
         queue = cls.__new__(cls)
         queue.__setstate__((_UNKNOWN, redeliver, (name, runtime or shared(), None)))
         return queue
@@ -105,6 +116,9 @@ class Queue:
         self._putting: _core.Producer | None = None
         self._in_hand: deque[_core.Message] = deque()
         self._feeder = Feeder()
+        self._unmade = ""  # why it cannot be reached, if nobody has its name
+        self._has_said = False  # that this is so
+        self._stuck = ""  # why the feeder has no room, if getters alone can make some
         self._of_thread = threading.local()
         self._is_known = False  # the putting end to the queue
         _all.add(self)
@@ -112,7 +126,11 @@ class Queue:
     # Putting.
     def put(self, obj: Any, block: bool = True, timeout: float | None = None) -> None:
         """Pickles it and hands it over. queue.Full: no place within `timeout`, or now with
-        `block=False`."""
+        `block=False`.
+
+        Of what a process puts, 64 items above 64 KiB may be out: waiting, or held by any process
+        that got them. More of them wait in this process. If none of the 64 waits any more, it is
+        said after two seconds, once, by logging.getLogger("gantry")."""
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
         try:
@@ -129,7 +147,7 @@ class Queue:
         deadline = None if timeout is None else time.monotonic() + timeout
         # A thread that waits for a place has the end: no other may have one and need the end.
         if not self._placing.acquire(timeout=-1 if timeout is None else timeout):
-            raise Full
+            raise self._full()
         try:
             self._take_place(deadline)
             try:
@@ -160,7 +178,7 @@ class Queue:
                 return
             except TimedOut:
                 if not feeds or left == 0:
-                    raise Full from None
+                    raise self._full() from None
             time.sleep(_BRIEFLY)
 
     def _give_place_back(self) -> None:
@@ -168,14 +186,43 @@ class Queue:
             with contextlib.suppress(PeerGone):
                 self._putting.ask(PLACE_BACK, None)
 
+    def _full(self) -> Full:
+        why = self._stuck or self._unmade
+        return Full(why) if why else Full()
+
     def _send(self, parts: Any) -> None:
-        """What waits in the feeder."""
+        """What waits in the feeder. In turns, since other threads need the end, too."""
         try:
-            (self._putting or self._open_putting(None)).send(parts, None, 0, 0)
+            end = self._putting or self._open_putting(None)
+            since = time.monotonic()
+            while not self._sent(end, parts):
+                if time.monotonic() - since > _SILENT:
+                    self._look_for_room(end)
+                    since = time.monotonic()
+                time.sleep(_BRIEFLY)
+            self._stuck = ""
         except Exception:
             if self._maxsize:
                 self._give_place_back()
             raise
+
+    @staticmethod
+    def _sent(end: _core.Producer, parts: Any) -> bool:
+        try:
+            end.send(parts, _FEEDER_TURN, 0, 0)
+        except TimedOut:
+            return False
+        return True
+
+    def _look_for_room(self, end: _core.Producer) -> None:
+        """Slow getters make room by and by; getters that keep what they got do not."""
+        has_said = bool(self._stuck)
+        with contextlib.suppress(TimedOut):
+            report = end.ask(REPORT, _FEEDER_TURN)
+            assert report is not None
+            self._stuck = _ALL_HELD if report[0] == 0 else ""
+        if self._stuck and not has_said:
+            getLogger("gantry").warning("gantry: %s", self._stuck)
 
     def put_nowait(self, obj: Any) -> None:
         """put() that does not wait for a place."""
@@ -189,10 +236,11 @@ class Queue:
     # Getting.
     def get(self, block: bool = True, timeout: float | None = None) -> Any:
         """The oldest item that no process has got. queue.Empty: none within `timeout`, or now with
-        `block=False`."""
+        `block=False`. With `redeliver` gantry.Busy: this process has 64 items for which it has
+        not called task_done()."""
         core = self._take(_seconds(timeout) if block else 0)
         if core is None:
-            raise Empty
+            raise self._empty()
         if not self._redeliver:
             return self._load(core)
         try:
@@ -206,6 +254,8 @@ class Queue:
     def _take(self, timeout: float | None) -> _core.Message | None:
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
+        if len(self._in_hand) >= SLOTS:  # a putter may have no room for another item till then
+            raise self._busy()
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             end = self._getting or self._open_getting(timeout)
@@ -215,10 +265,19 @@ class Queue:
         except Busy as error:
             if not self._in_hand:
                 raise
-            raise Busy(
-                f"queue: this process has {len(self._in_hand)} items in hand, of {SLOTS} at most",
-                "call task_done() for those it has worked on, and drop their arrays",
-            ) from error
+            raise self._busy() from error
+
+    def _busy(self) -> Busy:
+        return Busy(
+            f"queue: this process has {len(self._in_hand)} items in hand, of {SLOTS} at most",
+            "call task_done() for those it has worked on, and drop their arrays",
+        )
+
+    def _empty(self) -> Empty:
+        held = self._getting.held if self._getting is not None else 0
+        if held == 0:
+            return Empty(self._unmade) if self._unmade else Empty()
+        return Empty(f"queue: no item came, and this process holds {held} that it got; {_RULE}")
 
     def _load(self, core: _core.Message) -> Any:
         held = self._getting.held if self._getting is not None else 0
@@ -246,6 +305,8 @@ class Queue:
                 self._be_known(_ANSWER)
                 report = self._asking("ask", timeout=_ANSWER).ask(REPORT, _ANSWER)
             except TimedOut:
+                if self._unmade:
+                    raise TimedOut(self._unmade) from None
                 raise TimedOut(
                     f"queue: the process that made it has not answered within {_ANSWER:g} s",
                     "see whether it is stopped; the queue goes on when that goes on",
@@ -330,6 +391,47 @@ class Queue:
         finally:
             self._opening.release()
 
+    def _reach(
+        self, end: _core.Consumer | _core.Producer, kind: str, within: float | None,
+        options: dict[str, Any],
+    ) -> None:  # fmt: skip
+        """A queue that is attached may have a name that nobody gives to a queue."""
+        name, runtime, lifeline = self._place
+
+        def opening(left: float | None) -> None:
+            end.open(runtime._core, kind, name, left, options)
+
+        if lifeline is not None:
+            return opening(within)
+        began = time.monotonic()
+        try:
+            return opening(0)
+        except TimedOut as error:
+            channels = runtime.channels() if is_missing(error) else []
+        for channel in channels:
+            if channel["name"] == name and not channel["server"]:
+                raise InvalidArgument(
+                    f"queue '{name}': the name is of another kind, an inbox or a producer's channel",
+                    "gantry.Queue(name=...) makes a queue; Consumer joins a producer's channel",
+                )
+        left = None if within is None else max(within - (time.monotonic() - began), 0)
+        try:
+            open_patiently(opening, left, self._say_what_is_awaited)
+        except TimedOut as error:
+            if is_missing(error):
+                self._unmade = (
+                    f"queue '{name}': no process has made it; check the name, and that both use"
+                    " the same GANTRY_DIR"
+                )
+            raise
+        self._unmade = ""
+
+    def _say_what_is_awaited(self, error: TimedOut) -> None:
+        if is_missing(error) and not self._has_said:
+            self._has_said = True
+            name, runtime, _ = self._place
+            say_what_is_awaited("queue", name, "the process that makes it", runtime)
+
     def _be_known(self, timeout: float | None) -> None:
         """What other ends ask is about what has been put here, too: the queue answers the putting
         end when it has taken in what came by its connection, which may be new."""
@@ -338,11 +440,10 @@ class Queue:
             self._is_known = True
 
     def _open_putting(self, timeout: float | None) -> _core.Producer:
-        name, runtime, _ = self._place
         with self._reaching(timeout) as within:
             if self._putting is None:
                 end = self._ends["put"] = _core.Producer()
-                end.open(runtime._core, "queue", name, within, {"slots": SLOTS})
+                self._reach(end, "queue", within, {"slots": SLOTS})
                 self._putting = end
             return self._putting
 
@@ -360,9 +461,8 @@ class Queue:
         with self._reaching(timeout) as within:
             end: _core.Consumer | None = self._ends.get(role)
             if end is None:
-                name, runtime, _ = self._place
                 end = _core.Consumer()
-                end.open(runtime._core, kind, name, within, {})
+                self._reach(end, kind, within, {})
                 self._ends[role] = end
             return end
 

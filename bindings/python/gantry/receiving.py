@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from logging import getLogger
 from typing import Any, Generic, TypeVar
 
 from . import _core
-from .ends import AwaitedEnd
+from .ends import AwaitedEnd, open_end
 from .errors import Closed, InvalidArgument, TimedOut
 from .message import Message
 from .readiness import Readiness
 from .runtime import Runtime, shared
 
+_PATIENCE = 2.0  # of a wait without a timeout, before it says what this process could change
+_SLOTS = 8  # of each sender at an inbox or a server, unless it was opened with another number
 WHEN_SLOW = ("block", "drop_newest", "disconnect", "drop_oldest")
 Received = TypeVar("Received", bound=Message)
 
@@ -19,6 +22,7 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
     """What a Consumer, an Inbox and a server have in common."""
 
     _kind = "channel"
+    _has_said = False  # that this process holds all that may be out
 
     def __init__(
         self, name: str, *, runtime: Runtime | None = None, pickles: bool = False,
@@ -37,7 +41,8 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
         options: dict[str, int],
     ) -> None:  # fmt: skip
         try:
-            core.open((runtime or shared())._core, self._kind, self.name, timeout, options)
+            open_end(core, runtime or shared(), self._kind, self.name, timeout, options,
+                     "its producer")  # fmt: skip
         finally:  # it may be open, and a signal's handler have raised
             if core.is_open:
                 self._readiness = Readiness(core.descriptor)
@@ -47,18 +52,48 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
         raise NotImplementedError
 
     def receive(self, timeout: float | None = None) -> Received:
-        """Waits for the next one."""
-        core = self._core.receive(timeout)
-        if core is None:
-            raise TimedOut(f"{self.name}: no message within {timeout} s")
+        """Waits for the next one. While this process holds as many messages as may be out, none
+        comes: TimedOut says so, and a wait without a timeout says so after two seconds, once, by
+        logging.getLogger("gantry")."""
+        try:
+            core = self._core.receive(_PATIENCE if timeout is None else timeout)
+            return self._made(core or self._core.receive_now())
+        except TimedOut as error:
+            self._keep_waiting(error, timeout)
+        core = self._core.receive(None)
+        assert core is not None
         return self._made(core)
 
     async def receive_async(self, timeout: float | None = None) -> Received:
         """receive() for a task of asyncio."""
-        core = await self._readiness.until(lambda: self._core.receive(0), timeout)
+        core = await self._readiness.until(
+            lambda: self._core.receive(0), _PATIENCE if timeout is None else timeout
+        )
         if core is None:
-            raise TimedOut(f"{self.name}: no message within {timeout} s")
+            try:
+                with self._readiness.lock:
+                    core = self._core.receive_now()
+            except TimedOut as error:
+                self._keep_waiting(error, timeout)
+                core = await self._readiness.until(lambda: self._core.receive(0))
+        assert core is not None
         return self._made(core)
+
+    def _keep_waiting(self, error: TimedOut, timeout: float | None) -> None:
+        """Raises the error if a timeout is over; otherwise says once what the caller holds."""
+        held = self._core.held
+        if self._kind in ("inbox", "server") and held > 0:  # which do not know their senders' slots
+            error = TimedOut(
+                f"{error.message}: this reader holds {held}; a sender can send no more while all of"
+                " its slots are among them",
+                "let go of messages that were received, and of what looks into them; or copy them",
+            )
+        if timeout is not None:
+            raise error from None
+        is_full = self._kind not in ("inbox", "server") or held >= _SLOTS
+        if is_full and "this reader holds" in error.message and not self._has_said:
+            self._has_said = True
+            getLogger("gantry").warning("gantry: %s", error)
 
     def __iter__(self) -> Messages[Received]:
         """Until the stream ends."""
@@ -102,17 +137,26 @@ class Consumer(ReceivingEnd[Message]):
     """Joins a channel, and waits for its producer to appear.
 
     `pickles`: whether senders are trusted to send objects, which run code of theirs here.
-    `options`: depth (messages that it may hold; with when_slow="drop_oldest" give 1 or 2, since by
-    default half of the producer's slots wait for it, the oldest first), senders (of an inbox, or
-    clients of a server), spin_ns (that a wait polls; -1: it sleeps at once).
+    `timeout`: seconds to wait for the producer; None: for ever. `when_slow`: what the producer does
+    while this end has all the messages that it may have: "block" (it waits), "drop_newest" (the
+    message goes to others only), "disconnect" (this end is cut off, and gets PeerGone), or
+    "drop_oldest" (the oldest message that was not received is taken back).
+    `options`: depth (messages that it may hold, from 1 to the producer's slots, which a larger
+    number means, too; 0: all of them, or half of them unless when_slow is "block". With
+    "drop_oldest" give 1 or 2: it receives the oldest of those first), senders (of an inbox, or
+    clients of a server, 1 to 4096; 64), spin_ns (that a wait polls; -1: it sleeps at once).
     """
 
     def _made(self, core: _core.Message) -> Message:
         return Message(core, self._pickles)
 
     def receive_into(self, buffer: Any, timeout: float | None = None) -> int:
-        """Copies the next message into a writable buffer; returns its size."""
-        return self._core.receive_into(buffer, timeout)
+        """Copies the next message into a writable buffer; returns its size. Waits as receive()."""
+        try:
+            return self._core.receive_into(buffer, _PATIENCE if timeout is None else timeout)
+        except TimedOut as error:
+            self._keep_waiting(error, timeout)
+        return self._core.receive_into(buffer, None)
 
     def rejoin(self, timeout: float | None = None) -> None:
         """After PeerGone: joins the name's next producer."""
@@ -120,7 +164,8 @@ class Consumer(ReceivingEnd[Message]):
 
 
 class Inbox(Consumer):
-    """Takes the name; any number of producers connect to it."""
+    """Takes the name; any number of producers connect to it. Options are the Consumer's; `timeout`
+    means nothing here, since the name is taken at once, or refused."""
 
     _kind = "inbox"
 
@@ -130,5 +175,5 @@ class _StageInput(Consumer):
 
 
 def stage_input(name: str, *, pickles: bool = False) -> Consumer:
-    """The input `name` of this stage of `gantry run`."""
+    """The input `name` of this stage of `gantry run`. NotFound: the pipeline file gives it none."""
     return _StageInput(name, pickles=pickles)

@@ -7,10 +7,10 @@ import time
 from asyncio import CancelledError
 from collections.abc import Callable
 from contextlib import suppress
-from typing import Any
+from typing import Any, cast
 
 from . import _core, trace
-from .ends import AwaitedEnd
+from .ends import AwaitedEnd, open_end
 from .errors import Aborted, Error, InvalidArgument, TimedOut, reason_of
 from .message import Message
 from .readiness import Places, Readiness
@@ -63,9 +63,11 @@ class Request(Message):
 
     def _fail(self, error: BaseException) -> None:
         """However its class was made, the client hears why, if it is there and has room."""
-        if isinstance(error, Error):
+        kind = type(error)  # isinstance() may read an attribute of it, which may raise
+        if issubclass(kind, Error):
             with suppress(Exception):
-                return self.refuse(str(error.message), str(error.hint), type(error))
+                told = cast(Error, error)
+                return self.refuse(str(told.message), str(told.hint), kind)
         with suppress(Exception):
             self.refuse(reason_of(error))
 
@@ -98,7 +100,8 @@ def _run_apart(work: Callable[[], None]) -> None:
 
 
 class Server(ReceivingEnd[Request]):
-    """Takes the name; `for request in server: request.reply(...)`."""
+    """Takes the name; `for request in server: request.reply(...)`. Options are the Consumer's,
+    except when_slow, which would lose requests."""
 
     _kind = "server"
 
@@ -116,7 +119,7 @@ class Server(ReceivingEnd[Request]):
                 request.reply(answered, timeout=1)
             except BaseException as error:
                 request._fail(error)
-                if not isinstance(error, (Exception, CancelledError)):  # no request ends the loop
+                if not issubclass(type(error), (Exception, CancelledError)):  # no request ends the loop
                     raise
             answered = None
             del request
@@ -127,6 +130,11 @@ class Client(AwaitedEnd):
 
     Replies are messages in the server's memory, which has eight places for each client: copy what
     you keep.
+
+    `pickles`: whether any object may be a request, and whether the server is trusted to reply by
+    objects. `timeout`: seconds to wait for the server; None: for ever. `options` are those of a
+    Producer that are about its requests: slots (calls that may be unanswered, 1 to 64; 8), mode,
+    bytes_in_flight, budget_bytes, copy_threads, spin_ns. It has neither consumers nor history.
     """
 
     def __init__(
@@ -140,7 +148,7 @@ class Client(AwaitedEnd):
         # A call that had to wait for room would keep the loop from taking the replies that make it.
         self._slots = options.get("slots", 8)
         self._room = Places(self._slots)
-        self._core.open((runtime or shared())._core, "server", server, timeout, options)
+        open_end(self._core, runtime or shared(), "server", server, timeout, options, "its server")
 
     def call(self, value: Any, *, timeout: float | None = None, type: int = 0) -> Message:
         """Sends it and waits for the reply. What its server raises is raised here."""

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, SupportsIndex, TypeVar
 
 from . import _core, pickles
-from .ends import AwaitedEnd
+from .ends import AwaitedEnd, open_end
 from .errors import InvalidArgument, TimedOut, Unsupported
 from .message import Message, need
 from .readiness import Readiness
@@ -32,7 +32,7 @@ def give(value: Any, allow_pickles: bool, type: int, send: Callable[[Any, int], 
             raise InvalidArgument("tuple: neither bytes, an array nor a tensor",
                                   "send_parts(*values), or pickles=True at both ends")  # fmt: skip
         return send(value, type)
-    raw = pickles.RAW.get(value.__class__)
+    raw = pickles.raw_type(value)
     if raw is not None or pickles.comes_back(value):
         try:
             return send(value, type or raw or 0)
@@ -57,13 +57,16 @@ def _freeze(array: Any) -> list[Any]:
 class Producer(AwaitedEnd):
     """Sends to a channel's consumers, or (`connect`) to an inbox.
 
-    `pickles`: whether any object may be sent. `options`: slots (messages that may be out, 1 to
-    64), consumers (at a time, 1 to 32), history (messages that who joins gets first), mode
-    ("automatic", "whole", "pipelined", "streamed", "immutable"), bytes_in_flight (that may be
-    out), budget_bytes (of its pool), copy_threads, spin_ns (that a wait polls; -1: it sleeps).
+    `pickles`: whether any object may be sent. `timeout`: seconds to wait for an inbox (`connect`)
+    or for the bridge of another host (NAME@HOST); a name of this host is taken at once, or refused.
+    `options`: slots (messages that may be out, 1 to 64; 8), consumers (at a time, 1 to 32; 1),
+    history (messages that a consumer gets first when it joins), mode ("automatic", "whole",
+    "pipelined", "streamed", "immutable"), bytes_in_flight (that may be out), budget_bytes (of its
+    pool), copy_threads, spin_ns (that a wait polls; -1: it sleeps).
     """
 
     _kind = "channel"
+    _awaited = ""  # it takes the name
 
     def __init__(
         self, name: str, *, runtime: Runtime | None = None, pickles: bool = False,
@@ -79,7 +82,7 @@ class Producer(AwaitedEnd):
         self.name = name
         core = _core.Producer()
         try:
-            core.open((runtime or shared())._core, self._kind, name, timeout, options)
+            open_end(core, runtime or shared(), self._kind, name, timeout, options, self._awaited)
         finally:  # it may be open, and a signal's handler have raised
             if core.is_open:
                 self._pool: _core.Pool | None = None
@@ -90,7 +93,7 @@ class Producer(AwaitedEnd):
 
     @classmethod
     def connect(cls, inbox: str, *, timeout: float | None = None, **options: Any) -> Producer:
-        """To an inbox; waits for it to appear."""
+        """To an inbox; waits for it to appear, `timeout` seconds at most."""
         return _InboxProducer(inbox, timeout=timeout, **options)
 
     def wait_for_consumers(self, count: int = 1, timeout: float | None = None) -> None:
@@ -236,7 +239,9 @@ class Producer(AwaitedEnd):
         return self._core.descriptor()
 
     def close(self, timeout: float | None = None) -> None:
-        """Ends the stream, and waits until all of it has been received."""
+        """Ends the stream, and waits until all of it has been received. Waits for a first consumer
+        even if nothing was sent: otherwise that consumer would wait forever. drop() waits for
+        nothing. TimedOut: the stream has broken off."""
         if not self._core.is_open:
             return
         try:
@@ -262,6 +267,7 @@ class Producer(AwaitedEnd):
 
 class _InboxProducer(Producer):
     _kind = "inbox"
+    _awaited = "its inbox"
 
 
 class _StageOutput(Producer):
@@ -269,5 +275,5 @@ class _StageOutput(Producer):
 
 
 def stage_output(name: str, *, pickles: bool = False) -> Producer:
-    """The output `name` of this stage of `gantry run`."""
+    """The output `name` of this stage of `gantry run`. NotFound: the pipeline file gives it none."""
     return _StageOutput(name, pickles=pickles)

@@ -128,6 +128,11 @@ class Speechless(gantry.Error):
         pass
 
 
+class Unreadable(Exception):
+    def __getattribute__(self, name: str) -> object:
+        raise RuntimeError(f"{name} cannot be read")
+
+
 class Calls(Case):
     def test_a_client_hears_why_whatever_its_server_raises(self) -> None:
         raised: list[tuple[Callable[[], BaseException], type[Exception], str]] = [
@@ -140,6 +145,7 @@ class Calls(Case):
             (lambda: gantry.Interrupted("by hand"), gantry.Interrupted, "by hand"),
             (lambda: gantry.Closed("over"), gantry.Closed, "over"),
             (lambda: StopIteration(1), gantry.Aborted, "StopIteration: 1"),
+            (lambda: Unreadable("why"), gantry.Aborted, "Unreadable: why"),
             (lambda: SystemExit("leave"), gantry.Aborted, "SystemExit: leave"),
         ]
         server = rpc.Server(self.name)

@@ -1,7 +1,9 @@
 """Every way of sending, every dtype, every byte; two processes where it matters."""
 
 import array
+import ctypes
 import pickle
+import threading
 
 import numpy
 from support import Case, pattern
@@ -113,6 +115,25 @@ class Exchange(Case):
         producer.move(reshaped)
         self.same(consumer.receive(5).array, reshaped)
 
+    def test_what_is_more_than_its_elements_is_not_moved(self) -> None:
+        producer, consumer = self.pair()
+        with producer.born_here():
+            masked = numpy.ma.array(pattern(20_000, "f8"), mask=pattern(20_000, "?"), copy=True)
+            named = numpy.zeros(20_000).view(numpy.recarray)
+            dates = numpy.zeros(20_000, "M8[s]")
+        for value in (masked, named):
+            with self.assertRaises(gantry.InvalidArgument) as caught:
+                producer.move(value)
+            self.assertIn("a subclass of numpy.ndarray, of which only", caught.exception.why)
+            with self.assertRaises(gantry.InvalidArgument) as sent:
+                producer.send(value)
+            self.assertEqual(str(caught.exception), str(sent.exception))
+            self.assertTrue(value.flags.writeable)
+        with self.assertRaises(gantry.InvalidArgument):
+            producer.move(dates)
+        producer.move(numpy.asarray(masked))
+        self.same(consumer.receive(5).array, masked.data)
+
     def test_born_arrays_grow_and_die(self) -> None:
         producer, consumer = self.pair()
         for turn in range(50):
@@ -188,6 +209,7 @@ class Exchange(Case):
             numpy.datetime64("2026-11-29"), numpy.timedelta64(5, "s"), record[0], record,
             numpy.array([b"ab"]), numpy.array(["ab"]), numpy.zeros(3, "m8[s]"),
         ]  # fmt: skip
+        kilograms = numpy.dtype("f4", metadata={"unit": "kg"})
         producer, consumer = self.pair(pickles=True)
         for value in less:
             producer.send(value)
@@ -197,6 +219,8 @@ class Exchange(Case):
             self.assertEqual(repr(got), repr(value))
         producer.send(masked)
         self.assertEqual(consumer.receive(5).object().mean(), 1.5)
+        producer.send(numpy.zeros(3, kilograms))
+        self.assertEqual(consumer.receive(5).object().dtype.metadata, {"unit": "kg"})
         plain = gantry.Producer(self.name + "-plain")
         self.addCleanup(plain.drop)
         for value in [*less, numpy.arange(3).view(Named)]:
@@ -210,6 +234,9 @@ class Exchange(Case):
         for value in [
             b"", b"some", bytes(100_000), bytearray(), bytearray(b"some"), memoryview(b"some"), grid,
             array.array("d", [1, 2]), array.array("h"), array.array("u", "text"),
+            array.array("l", [-1, 2]), array.array("L", [1, 2]), array.array("l"),
+            memoryview(b"text").cast("c"), memoryview(b"text").cast("B").cast("c", (2, 2)),
+            memoryview(b"").cast("c"), memoryview(ctypes.c_char(b"x")),
             numpy.float32(1.5), numpy.bool_(True), numpy.uint8(7), (b"a", b"b"),
         ]:  # fmt: skip
             producer.send(value)
@@ -217,6 +244,8 @@ class Exchange(Case):
             got = message.object()
             self.assertIs(type(got), type(value))
             self.assertEqual(got, value)
+            if isinstance(value, array.array):
+                self.assertEqual(got.typecode, value.typecode)
             if isinstance(value, bytes):
                 self.assertEqual(bytes(message), value)  # and no pickle of it
         with self.assertRaises(gantry.InvalidArgument):
@@ -224,6 +253,24 @@ class Exchange(Case):
         producer.send(b"some", type=5)  # which says nothing of bytes
         message = consumer.receive(5)
         self.assertEqual((message.type, bytes(message)), (5, b"some"))
+
+    def test_characters_of_ctypes_are_bytes(self) -> None:
+        producer, consumer = self.pair()
+        grid = ((ctypes.c_char * 4) * 3)(*[(ctypes.c_char * 4)(*b"abcd")] * 3)
+        producer.send(grid)
+        message = consumer.receive(5)
+        self.assertEqual(bytes(message), bytes(grid))
+        self.assertEqual((message.array.shape, message.array.dtype), ((3, 4), "u1"))
+        producer.send(ctypes.c_char(b"x"))
+        self.assertEqual(bytes(consumer.receive(5)), b"x")
+
+    def test_what_cannot_be_pickled_is_refused_with_a_hint(self) -> None:
+        producer, consumer = self.pair(pickles=True)
+        for value in (ctypes.create_string_buffer(b"text"), lambda: 0, threading.Lock()):
+            with self.assertRaises(gantry.InvalidArgument) as caught:
+                producer.send(value)
+            self.assertIn("it cannot be pickled", caught.exception.why)
+            self.assertIn("bytes(value)", caught.exception.hint)
 
     def test_pickles_are_off(self) -> None:
         producer, consumer = self.pair()

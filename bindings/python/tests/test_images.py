@@ -22,6 +22,7 @@ import numpy
 from support import FORK, Case, pattern, stopped
 
 import gantry
+from gantry import names
 
 PROGRAM = os.environ["GANTRY_PROGRAM"]
 
@@ -208,6 +209,17 @@ class Images(Case):
             self.assertGreaterEqual(time.monotonic() - begun, timeout)
         with self.assertRaises(gantry.InvalidArgument):
             gantry.image("mod/el", timeout=0)
+
+    def test_who_waits_for_an_image_that_nobody_keeps_says_so(self) -> None:
+        with kept(self.folder, "model"):
+            gantry.image("model", timeout=60)
+            with mock.patch.object(names, "PATIENCE", 0.02), self.assertLogs("gantry") as said:
+                with self.assertRaises(gantry.TimedOut):
+                    gantry.image("modle", timeout=0.1)
+        self.assertEqual(
+            [it.getMessage() for it in said.records],
+            ["gantry: image 'modle': waiting for gantry keep to have it; there is model"],
+        )
 
     def test_what_is_damaged_is_said_to_who_wants_it(self) -> None:
         image = Path(f"{self.folder}/model.gimg")

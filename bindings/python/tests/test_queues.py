@@ -3,12 +3,14 @@
 import contextlib
 import gc
 import io
+import logging
 import os
 import queue
 import signal
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from multiprocessing import forkserver
 from typing import Any
 from unittest import mock
@@ -17,7 +19,7 @@ import numpy
 from support import FORK, FORKSERVER, SPAWN, Case, open_descriptors, pattern
 
 import gantry
-from gantry import queue_home
+from gantry import names, queue_home, queues
 from gantry.errors import TimedOut
 
 CONTEXTS = {"fork": FORK, "spawn": SPAWN, "forkserver": FORKSERVER}
@@ -184,6 +186,90 @@ class Queues(Case):
             there.put(array)
         for number in range(100):
             self.assertTrue((there.get(timeout=5) == number).all())
+
+    def test_a_process_that_keeps_too_many_large_items_is_told_too(self) -> None:
+        there = self.queue(redeliver=True)
+        for number in range(queue_home.SLOTS + 3):
+            there.put(pattern(70_000, seed=number))
+        kept = [there.get(timeout=60) for _ in range(queue_home.SLOTS)]
+        with self.assertRaisesRegex(gantry.Busy, r"has 64 items in hand.*64.*; call task_done\(\)"):
+            there.get(timeout=1)
+        self.assertEqual(there.qsize(), 3)  # which wait for room, and have the putting end
+        del kept
+        for _ in range(queue_home.SLOTS):
+            there.task_done()
+        for number in range(3):
+            self.assertEqual(there.get(timeout=60).tobytes(), pattern(70_000, seed=64 + number).tobytes())
+            there.task_done()
+
+    def test_a_putter_whose_items_are_all_held_says_so(self) -> None:
+        said: list[str] = []
+        has_said = threading.Event()
+
+        class Hears(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                said.append(record.getMessage())
+                has_said.set()
+
+        handler = Hears()
+        logging.getLogger("gantry").addHandler(handler)
+        self.addCleanup(logging.getLogger("gantry").removeHandler, handler)
+        there = self.queue(5, name=self.name)
+        other = gantry.Queue.attach(self.name)
+        self.addCleanup(other.close)
+        kept: list[Any] = []
+        self.addCleanup(kept.clear)
+        with mock.patch.object(queues, "_SILENT", 0.01):
+            for number in range(queue_home.SLOTS):
+                there.put(pattern(70_000, seed=number), timeout=60)
+                kept.append((there, other)[number % 2].get(timeout=60))
+            for _ in range(5):
+                there.put(pattern(70_000))
+            self.assertTrue(has_said.wait(60))
+            for end in (there, other):
+                with self.assertRaisesRegex(queue.Empty, "this process holds 32 that it got; a pro"):
+                    end.get_nowait()
+            with self.assertRaisesRegex(queue.Full, "getters hold all items"):
+                there.put(1, timeout=0)
+            self.assertEqual(there.qsize(), 5)
+            kept.clear()
+            for _ in range(5):
+                kept.append(other.get(timeout=60))
+        self.assertEqual(len(said), 1, said)
+        self.assertIn("gantry: queue: getters hold all items that", said[0])
+
+    def test_a_name_that_is_no_queues_is_refused_at_once(self) -> None:
+        producer, _ = self.pair()
+        inbox = gantry.Inbox(self.name + "-inbox")
+        self.addCleanup(inbox.close)
+        for name in (self.name, inbox.name):
+            there = gantry.Queue.attach(name)
+            self.addCleanup(there.close)
+            uses: list[Callable[[], object]] = [
+                lambda: there.get(timeout=1), lambda: there.put(1, timeout=1), there.qsize,
+            ]  # fmt: skip
+            for use in uses:
+                with self.assertRaisesRegex(gantry.InvalidArgument, "of another kind"):
+                    use()
+
+    def test_a_name_that_nobody_has_is_said_once(self) -> None:
+        self.pair()
+        there = gantry.Queue.attach("misspelt")
+        self.addCleanup(there.close)
+        with (
+            mock.patch.object(names, "PATIENCE", 0.02), mock.patch.object(queues, "_PATIENCE", 0.1),
+            mock.patch.object(queues, "_ANSWER", 0.1), self.assertLogs("gantry") as said,
+        ):  # fmt: skip
+            with self.assertRaisesRegex(queue.Empty, "queue 'misspelt': no process has made it"):
+                there.get(timeout=0.1)
+            with self.assertRaisesRegex(queue.Full, "queue 'misspelt': no process has made it"):
+                there.put(1, timeout=0.1)
+            with self.assertRaisesRegex(TimedOut, "queue 'misspelt': no process has made it"):
+                there.qsize()
+        self.assertEqual(len(said.records), 1)
+        told = said.records[0].getMessage()
+        self.assertIn("gantry: queue 'misspelt': waiting for the process that makes it; there", told)
+        self.assertIn(self.name, told)
 
     def test_a_process_that_keeps_too_many_is_told_what_to_call(self) -> None:
         there = self.queue(redeliver=True)

@@ -11,7 +11,7 @@ import numpy
 from support import Case
 
 import gantry
-from gantry import runtime
+from gantry import receiving, rpc, runtime
 
 
 class Refusals(Case):
@@ -140,6 +140,26 @@ class Refusals(Case):
 
 
 class Docstrings(unittest.TestCase):
+    def test_of_every_option(self) -> None:
+        """Each is named where its class is described, or where that says whose options it has."""
+        of_ends = {
+            gantry.Producer: gantry.Producer, rpc.Client: gantry.Producer,
+            gantry.Consumer: gantry.Consumer,
+        }  # fmt: skip
+        for kind, takes_those_of in of_ends.items():
+            text = inspect.getdoc(kind) or ""
+            with self.assertRaises(TypeError) as caught:
+                takes_those_of("option", timeout=0, wrong=1)
+            options = str(caught.exception).partition("there are ")[2].split(", ")
+            signature = inspect.signature(kind).parameters
+            named = [name for name in signature if name not in ("name", "server", "runtime", "options")]
+            for name in [*named, *options]:
+                if name != "pool":  # which Python has no other way to make
+                    self.assertIn(name, text, kind)
+        for value in receiving.WHEN_SLOW:
+            self.assertIn(f'"{value}"', gantry.Consumer.__doc__ or "")
+        self.assertIn("first consumer", gantry.Producer.close.__doc__ or "")
+
     def test_of_every_public_name(self) -> None:
         """Of classes their own; of their functions and properties perhaps their base's."""
         missing = []

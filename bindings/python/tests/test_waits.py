@@ -1,19 +1,23 @@
 """Signals end waits, and disturb nobody; close() ends the waits of other threads."""
 
 import asyncio
+import logging
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
+from unittest import mock
 
 import numpy
 from support import Case
 
 import gantry
-from gantry import rpc
+from gantry import names, receiving, rpc
 
 
 class Waits(Case):
@@ -53,6 +57,111 @@ class Waits(Case):
         self.assertIn(": waiting for its producer; there ", said)
         self.assertIn(self.name, said)
         self.assertIn("TimedOut", child.stderr)
+
+    def silent_bridge(self) -> str:
+        """Where one should be: it takes calls, and never answers."""
+        token = os.path.join(os.environ["GANTRY_DIR"], "token")
+        with open(token, "wb", opener=lambda path, flags: os.open(path, flags, 0o600)) as file:
+            file.write(b"0123456789abcdef" * 4)
+        self.addCleanup(os.remove, token)
+        known = mock.patch.dict(os.environ, {"GANTRY_TOKEN_FILE": token})
+        known.start()
+        self.addCleanup(known.stop)
+        listener = socket.create_server(("127.0.0.1", 0))
+        self.addCleanup(listener.close)
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    def test_a_producer_of_another_hosts_channel_ends_by_its_timeout(self) -> None:
+        name = f"frames@{self.silent_bridge()}"
+        for timeout in (0, 0.1):
+            began = time.monotonic()
+            with self.assertRaisesRegex(gantry.TimedOut, f"the bridge did not take .* {timeout} s"):
+                gantry.Producer(name, timeout=timeout)
+            self.assertLess(time.monotonic() - began, 4)  # the library's own limit is 5 s
+        with self.assertRaises(gantry.InvalidArgument):
+            gantry.Producer(name, timeout=-1)
+
+    def test_who_waits_for_a_name_of_another_host_says_so(self) -> None:
+        name = f"misspelt@{self.silent_bridge()}"
+        with mock.patch.object(names, "PATIENCE", 0.02):
+            for kind, whom in ((gantry.Consumer, "its producer"), (rpc.Client, "its server"),
+                               (gantry.Producer.connect, "its inbox")):  # fmt: skip
+                with self.assertLogs("gantry") as said, self.assertRaises(gantry.TimedOut):
+                    kind(name, timeout=0.1)
+                self.assertEqual(
+                    [it.getMessage() for it in said.records],
+                    [f"gantry: channel '{name}': waiting for {whom}"],
+                )
+
+    def test_timed_out_says_what_is_held(self) -> None:
+        producer, consumer = self.pair(slots=3)
+        inbox = gantry.Inbox(self.name + "-inbox")
+        sender = gantry.Producer.connect(self.name + "-inbox", timeout=5)
+        self.addCleanup(inbox.close)
+        self.addCleanup(sender.drop)
+        for end, out, count in ((consumer, producer, 3), (inbox, sender, 8)):
+            waits: list[Callable[[], object]] = [
+                partial(end.receive, 0), lambda: asyncio.run(end.receive_async(0)),
+            ]  # fmt: skip
+            if end is consumer:  # an inbox does not have it
+                waits.append(partial(consumer.receive_into, bytearray(9), 0))
+            for wait in waits:
+                with self.assertRaises(gantry.TimedOut) as caught:
+                    wait()
+                self.assertNotIn("holds", str(caught.exception))
+            held = []
+            for _ in range(count):
+                out.send(bytes(100_000), timeout=5)
+                held.append(end.receive(5).data)
+            for wait in waits:
+                with self.assertRaises(gantry.TimedOut) as caught:
+                    wait()
+                self.assertIn(f"this reader holds {count}", caught.exception.message)
+                self.assertIn("let go of messages", caught.exception.hint)
+            held.clear()
+
+    def test_a_long_wait_says_what_is_held(self) -> None:
+        class LetsGo(logging.Handler):
+            def emit(self, record: logging.LogRecord) -> None:
+                said.append(record.getMessage())
+                held.clear()
+
+        handler = LetsGo()
+        logging.getLogger("gantry").addHandler(handler)
+        self.addCleanup(logging.getLogger("gantry").removeHandler, handler)
+        said: list[str] = []
+        held: list[memoryview] = []
+        self.addCleanup(held.clear)
+        producer, consumer = self.pair(slots=3)
+        inbox = gantry.Inbox(self.name + "-inbox")
+        self.addCleanup(inbox.close)
+
+        def fill() -> None:
+            for _ in range(3):
+                producer.send(bytes(100_000), timeout=5)
+                held.append(consumer.receive(5).data)
+
+        waits: list[Callable[[], object]] = [
+            lambda: consumer.receive(), lambda: asyncio.run(consumer.receive_async()),
+            lambda: consumer.receive_into(bytearray(100_000)),
+        ]  # fmt: skip
+        with mock.patch.object(receiving, "_PATIENCE", 0.05):
+            for wait in waits:
+                consumer._has_said = False
+                said.clear()
+                fill()
+                thread = threading.Thread(target=producer.send, args=(bytes(100_000),))
+                thread.start()  # sends when the handler has let go
+                wait()
+                thread.join(20)
+                self.assertEqual(len(said), 1, said)
+                self.assertIn(f"gantry: channel '{self.name}': no message in time: this reader"
+                              " holds 3 of the 3 that may be out; let go of", said[0])  # fmt: skip
+        consumer._has_said = False
+        said.clear()
+        for end in (consumer, inbox):  # an idle one has nothing to say
+            end._keep_waiting(gantry.TimedOut("channel 'x': no message in time"), None)
+        self.assertEqual(said, [])
 
     def interrupt(self, wait: Callable[[], object], delay: float = 0.05) -> None:
         timer = threading.Timer(delay, os.kill, (os.getpid(), signal.SIGINT))

@@ -1,0 +1,53 @@
+"""Waiting for a name, which may be misspelt: what ends of this host do in the library."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import suppress
+from logging import getLogger
+from typing import TypeVar
+
+from .errors import Error, TimedOut
+from .runtime import Runtime
+
+PATIENCE = 2.0  # seconds, as the library's
+_MOST = 8  # names that are listed
+Opened = TypeVar("Opened")
+
+
+def is_missing(error: TimedOut) -> bool:
+    """Whether nobody has the name; otherwise its owner does not answer."""
+    return error.message.endswith("appeared in time")
+
+
+def open_patiently(
+    opening: Callable[[float | None], Opened], timeout: float | None, say: Callable[[TimedOut], None]
+) -> Opened:
+    """opening(timeout). `say` is called after two seconds without success."""
+    is_long = isinstance(timeout, (int, float)) and timeout > PATIENCE
+    if timeout is not None and not is_long:  # or it is no number, which it says
+        return opening(timeout)
+    try:
+        return opening(PATIENCE)
+    except TimedOut as error:
+        say(error)
+    return opening(None if timeout is None else timeout - PATIENCE)
+
+
+def say_what_is_awaited(what: str, name: str, whom: str, runtime: Runtime | None) -> None:
+    """One line, with the names that there are. `runtime`: None for a name of another host."""
+    there = "" if runtime is None else f"; there {_listed(runtime, name)}"
+    getLogger("gantry").warning("gantry: %s '%s': waiting for %s%s", what, name, whom, there)
+
+
+def _listed(runtime: Runtime, name: str) -> str:
+    names: list[str] = []
+    with suppress(Error):
+        names = sorted(str(channel["name"]) for channel in runtime.channels())
+    hidden = ("queue-", "pipe-")  # random ones
+    names = [it for it in names if it not in (name, name + ".put") and not it.startswith(hidden)]
+    names = [it for it in names if not it.endswith(".put")]  # the other half of a queue
+    if not names:
+        return "is no other channel"
+    more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""
+    return f"{'is' if len(names) == 1 else 'are'} {', '.join(names[:_MOST])}{more}"
