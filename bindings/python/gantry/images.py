@@ -53,5 +53,7 @@ def image(
     name: str, *, runtime: Runtime | None = None, timeout: float | None = None
 ) -> Image:
     """Attaches the image of that name; waits for its keeper, and for it to be loaded. A wait of
-    more than two seconds is said once, by logging.getLogger("gantry")."""
+    more than two seconds is said once, by logging.getLogger("gantry"). In a stage of `gantry run`
+    the name is one of [images] in the pipeline file; another is NotFound at once.
+    """
     return Image(name, runtime=runtime, timeout=timeout)

@@ -108,6 +108,45 @@ TEST_F(Pack, WhatIsWrongWithAFileOfNumpyIsSaid) {
               HasSubstr("a.npy: it has 9 dimensions, of at most 8"));
 }
 
+TEST_F(Pack, AFileThatWasCutOffIsToldSo) {
+  const auto tensors = safetensors_file(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+                                        std::string(8, 'x'));
+  const auto cut = [](const std::string& file) { return file.substr(0, file.size() - 3); };
+  EXPECT_THAT(said_of("a.safetensors", cut(tensors)),
+              HasSubstr("a.safetensors: tensor 'w': bytes 0 to 8, of 5: it was cut off; copy"));
+  EXPECT_THAT(said_of("a.safetensors", tensors + "more"),
+              HasSubstr("; copy or save it again, without what follows its tensors"));
+  const std::string hole = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})";
+  EXPECT_THAT(said_of("a.safetensors", safetensors_file(hole, std::string(16, 'x'))),
+              HasSubstr("; save it again: nothing lies between tensors of safetensors"));
+  const auto array =
+      npy_file("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }", std::string(24, 'x'));
+  EXPECT_THAT(said_of("a.npy", cut(array)),
+              HasSubstr("[3, 2] of f32 has 24 bytes, the file 21: it was cut off; copy it again"));
+  EXPECT_THAT(said_of("a.npy", array + "xx"),
+              HasSubstr("24 bytes, the file 26; copy or save it again"));
+}
+
+TEST_F(Pack, WhatIsNoJsonIsOneClearLine) {
+  for (const std::string& text : {std::string("{"), std::string("{\"weight_map\": {]}")}) {
+    const std::string said = said_of("model.safetensors.index.json", text);
+    EXPECT_THAT(said, HasSubstr("model.safetensors.index.json: it is not JSON from byte "));
+    EXPECT_THAT(said, HasSubstr("; it was cut off or damaged: copy it again"));
+    EXPECT_THAT(said, Not(HasSubstr("exception")));
+  }
+}
+
+TEST_F(Pack, AFolderWithoutTensorsIsNamed) {
+  std::filesystem::create_directory(path("in"));
+  const Ended packed = done({"pack", "in", "in.gimg"});
+  EXPECT_EQ(packed.status, 1);
+  EXPECT_THAT(packed.errors, IsOneLine());
+  EXPECT_THAT(packed.errors, HasSubstr("gantry: in: there are no tensors in it; "));
+  std::filesystem::create_directory(path("too"));
+  EXPECT_THAT(done({"pack", "in", "too", "in.gimg"}).errors,
+              HasSubstr("gantry: in, too: there are no tensors in them; "));
+}
+
 TEST_F(Pack, AFileThatIsNotReadIsNamed) {
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
   for (const char* name : {"a.safetensors", "a.npy", "a.safetensors.index.json", "a.bin"})
