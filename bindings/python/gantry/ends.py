@@ -50,7 +50,7 @@ def open_end(
     def opening(left: float | None) -> None:
         core.open(runtime._core, kind, name, left, options)
 
-    if "@" not in name:
+    if "@" not in str(name):  # or it is no str, which is refused
         opening(timeout)
     elif whom:
         open_patiently(opening, timeout, lambda _: say_what_is_awaited("channel", name, whom, None))

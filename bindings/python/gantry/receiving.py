@@ -82,6 +82,8 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
     def _keep_waiting(self, error: TimedOut, timeout: float | None) -> None:
         """Raises the error if a timeout is over; otherwise says once what the caller holds."""
         held = self._core.held
+        if self._kind == "server":  # which is an inbox to the library here
+            error = TimedOut(error.message.replace("inbox '", "server '", 1), error.hint)
         if self._kind in ("inbox", "server") and held > 0:  # which do not know their senders' slots
             error = TimedOut(
                 f"{error.message}: this reader holds {held}; a sender can send no more while all of"

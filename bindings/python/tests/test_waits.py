@@ -120,6 +120,11 @@ class Waits(Case):
                 self.assertIn("let go of messages", caught.exception.hint)
             held.clear()
 
+    def test_a_server_that_nobody_calls_is_called_a_server(self) -> None:
+        with rpc.Server(self.name) as server, self.assertRaises(gantry.TimedOut) as caught:
+            server.receive(0)
+        self.assertEqual(caught.exception.message, f"server '{self.name}': no message in time")
+
     def test_a_long_wait_says_what_is_held(self) -> None:
         class LetsGo(logging.Handler):
             def emit(self, record: logging.LogRecord) -> None:
