@@ -57,6 +57,15 @@ Result<void> await_joined(Link& link, RemoteRole role, int interrupt, Deadline d
   }
 }
 
+// A byte that was changed during the handshake of TLS looks like another token, or like no bridge.
+// A session that goes on takes it for one more broken connection. Behind the handshake a refusal is
+// the bridge's own.
+Error as_broken(Error error) {
+  if (error.code == Code::permission_denied || error.code == Code::peer_misbehaved)
+    error.code = Code::peer_gone;
+  return error;
+}
+
 Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
                         const std::shared_ptr<Engine>& engine,
                         const std::shared_ptr<TlsCarriers>& carriers, RemoteRequest request,
@@ -65,8 +74,11 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
   const auto within = [&](std::chrono::nanoseconds most) {
     return Deadline::after(std::min(most, deadline.left()));
   };
-  GANTRY_ASSIGN(Fd socket, connect_bridge(name.where, token, carriers, interrupt,
-                                          within(options.stall_limit)));
+  auto connected =
+      connect_bridge(name.where, token, carriers, interrupt, within(options.stall_limit));
+  if (!connected && request.session != SessionId{} && name.where.is_encrypted)
+    return tl::unexpected(as_broken(std::move(connected).error()));
+  GANTRY_ASSIGN(Fd socket, std::move(connected));
   request.stall_limit = options.stall_limit;
   request.who = own_end_name();
   GANTRY_ASSIGN(request.paths,
@@ -243,11 +255,10 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
       const Code code = next.error().code;
       if (code == Code::closed || code == Code::unsupported)
         return {RemoteEnd::Kind::over, std::move(next).error()};
-      // Over TLS a byte that was changed on the way looks like another token, or like no bridge.
       const bool is_refused = code == Code::permission_denied || code == Code::peer_misbehaved;
-      const bool is_final = code == Code::interrupted || code == Code::invalid_argument ||
-                            (is_refused && !setup_.name.where.is_encrypted);
-      if (is_final || patience.passed()) return end;
+      if (is_refused) end.why.hint = next.error().hint;
+      const bool is_final = code == Code::interrupted || code == Code::invalid_argument;
+      if (is_refused || is_final || patience.passed()) return end;
       sleep_on({stop_.get()}, kBetweenCalls);
     }
   }

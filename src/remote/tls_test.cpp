@@ -159,6 +159,30 @@ TEST_F(RemoteTls, AChangedHandshakeIsTriedAgain) {
   EXPECT_GT(network.changes(), 5);
 }
 
+// It knows no sessions: its callers hear so at once, however long their patience is.
+TEST_F(RemoteTls, ABridgeThatWasStartedAgainEndsItsCallersSessions) {
+  const std::string address = bridge_->address();
+  CutNetwork network(plain_address());
+  auto out = test::make_producer("frames", there()).value();
+  ProducerOptions options = here();
+  options.remote.patience = std::chrono::hours(1);
+  auto in = open_remote_consumer(through(network), test::consumer_options(options),
+                                 std::make_shared<test::PlainEngine>(), soon())
+                .value();
+  ASSERT_TRUE(out.send(pattern(100, 1), {.deadline = soon()}));
+  ASSERT_TRUE(in.receive(soon()));
+  network.refuse(true);
+  network.cut_after(0);
+  while (network.cuts() == 0) std::this_thread::yield();  // the bridge can say no last word
+  stop_bridge();
+  start_bridge(address);
+  network.refuse(false);
+  const auto gone = in.receive(soon());
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().code, Code::peer_gone) << to_string(gone.error());
+  EXPECT_THAT(gone.error().hint, HasSubstr("started anew"));
+}
+
 TEST_F(RemoteTls, WhoHasAnotherTokenIsTurnedAway) {
   auto out = test::make_producer("frames", there()).value();
   ProducerOptions options = here();
