@@ -1,7 +1,9 @@
 // Images that a process keeps: a tensor is handed out as a message of one segment.
 #include <gantry/image.h>
 
+#include <cstdlib>
 #include <gantry/image/keeping.hpp>
+#include <gantry/run/launch.hpp>
 
 #include "options.hpp"
 #include "parts.hpp"
@@ -36,6 +38,13 @@ gantry::Message message_of(gantry::LoadedTensor tensor) {
   return message;
 }
 
+/// In a stage the runtime's directory is the run's, and `gantry run` alone keeps images there.
+bool is_in_run(const gantry_runtime& runtime) {
+  const char* const own = std::getenv("GANTRY_DIR");
+  return std::getenv(gantry::kStageEndpointsVariable) != nullptr &&
+         (runtime.directory.empty() || (own != nullptr && runtime.directory == own));
+}
+
 }  // namespace
 
 gantry_code gantry_image_attach(gantry_runtime* runtime, const char* name, std::int64_t timeout_ns,
@@ -46,7 +55,9 @@ gantry_code gantry_image_attach(gantry_runtime* runtime, const char* name, std::
     gantry::ConsumerOptions options;
     options.directory = runtime->directory;
     options.interrupt_descriptor = runtime->interrupt_descriptor;
-    GANTRY_C_ASSIGN(auto attached, gantry::attach_image(name, options, deadline));
+    GANTRY_C_ASSIGN(auto attached, is_in_run(*runtime)
+                                       ? gantry::stage_image(name, options, deadline)
+                                       : gantry::attach_image(name, options, deadline));
     c::hand_out(image, std::move(attached));
     return {};
   });

@@ -1,5 +1,7 @@
 // c/stage_test.cpp: the ends of a stage of `gantry run`, which names them in the environment.
 
+#include <gantry/image.h>
+
 #include <gantry/run/launch.hpp>
 
 #include <array>
@@ -31,6 +33,7 @@ class Stages : public Ends {
   }
   Stages() { static_cast<void>(runtime()); }
   ~Stages() override {
+    ::unsetenv(kStageImagesVariable);
     ::unsetenv(kStageEndpointsVariable);
     ::unsetenv("GANTRY_DIR");
   }
@@ -89,6 +92,19 @@ TEST_F(Stages, SayWhatTheyHaveNot) {
   Owned<gantry_consumer> other;
   EXPECT_REFUSED(gantry_stage_input(runtime_.get(), "frame", Out(other)), GANTRY_NOT_FOUND, "frame",
                  "'frames'");
+}
+
+// Nobody else keeps images in a run's directory, so nothing is waited for.
+TEST_F(Stages, RefuseAnImageThatTheRunDoesNotKeep) {
+  ::setenv("GANTRY_DIR", folder_.c_str(), 1);
+  ::setenv(kStageEndpointsVariable, encode_stage_endpoints({}).c_str(), 1);
+  ::setenv(kStageImagesVariable, "bias,weight", 1);
+  Owned<gantry_image> image;
+  EXPECT_REFUSED(gantry_image_attach(runtime_.get(), "weights", kPatienceNs, Out(image)),
+                 GANTRY_NOT_FOUND, "'weights'", "bias,weight");
+  ::unsetenv(kStageEndpointsVariable);  // no stage: it waits for a keeper
+  EXPECT_REFUSED(gantry_image_attach(runtime_.get(), "weights", 0, Out(image)), GANTRY_TIMED_OUT,
+                 "'weights'", "gantry keep");
 }
 
 }  // namespace

@@ -12,7 +12,9 @@ typedef struct gantry_image gantry_image;
 
 /// Maps the image of that name, and copies nothing but its tables. Waits up to `timeout_ns` for its
 /// keeper, and for the image to be loaded: then GANTRY_TIMED_OUT. GANTRY_INVALID_ARGUMENT: what has
-/// the name keeps no image. Other codes: what keeps the keeper from loading it, with its reason.
+/// the name keeps no image. GANTRY_NOT_FOUND at once: in a stage of `gantry run`, whose pipeline
+/// file has no image of that name. Other codes: what keeps the keeper from loading it, with its
+/// reason.
 GANTRY_C_API gantry_code gantry_image_attach(gantry_runtime* runtime, const char* name,
                                              int64_t timeout_ns, gantry_image** image);
 /// How many tensors it has.

@@ -47,5 +47,7 @@ class Image(Mapping[str, Message]):
 def image(
     name: str, *, runtime: Runtime | None = None, timeout: float | None = None
 ) -> Image:
-    """Attaches the image of that name; waits for its keeper, and for it to be loaded."""
+    """Attaches the image of that name; waits for its keeper, and for it to be loaded. In a stage of
+    `gantry run` the name is one of [images] in the pipeline file; another is NotFound at once.
+    """
     return Image(name, runtime=runtime, timeout=timeout)

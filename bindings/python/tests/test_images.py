@@ -209,6 +209,12 @@ class Images(Case):
         with self.assertRaises(gantry.InvalidArgument):
             gantry.image("mod/el", timeout=0)
 
+    def test_a_stage_hears_at_once_of_an_image_that_its_run_does_not_keep(self) -> None:
+        own = {"GANTRY_STAGE_ENDS": "[]", "GANTRY_STAGE_IMAGES": "weight"}
+        with mock.patch.dict(os.environ, own):
+            with self.assertRaisesRegex(gantry.NotFound, "'weights'.*images here: weight$"):
+                gantry.image("weights", timeout=60)
+
     def test_what_is_damaged_is_said_to_who_wants_it(self) -> None:
         image = Path(f"{self.folder}/model.gimg")
         damaged = bytearray(image.read_bytes())
