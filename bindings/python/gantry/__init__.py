@@ -6,6 +6,15 @@ Group is for ranks that compute together; image() attaches what `gantry keep` ke
 
 try:
     from ._core import version as _version
+except ModuleNotFoundError as _error:
+    import pathlib as _pathlib
+
+    _tree = _pathlib.Path(__file__).absolute().parents[2]  # of a build, which has python/gantry
+    if (_tree / "CMakeCache.txt").exists():
+        _why = f"this build has no Python extension; cmake --build {_tree} --target gantry_python"
+    else:
+        _why = "no extension is beside its modules; make build, and import it from build/release/python"
+    raise ImportError(f"gantry: {_why}") from _error
 except ImportError as _error:
     raise ImportError(
         f"gantry: its extension does not load ({_error}); it needs CPython 3.11 or later, and"

@@ -4,10 +4,12 @@ import array
 import os
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import threading
 import unittest
+from pathlib import Path
 
 if "GANTRY_DIR" not in os.environ:
     os.environ["GANTRY_DIR"] = tempfile.mkdtemp()
@@ -51,6 +53,33 @@ class Plain(unittest.TestCase):
             self.assertEqual(len(gantry.runtime.shared().channels()), 1)
             producer.drop()
         self.assertEqual("numpy" in sys.modules, before)
+
+
+class WithoutExtension(unittest.TestCase):
+    """What somebody hears who imports the package where its extension was not made."""
+
+    def said(self, *, in_build: bool) -> tuple[str, Path]:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        tree = Path(folder.name).resolve()
+        package = Path(gantry.__file__).parent
+        shutil.copytree(package, tree / "python/gantry", ignore=shutil.ignore_patterns("_core*so"))
+        if in_build:
+            (tree / "CMakeCache.txt").touch()
+        ended = subprocess.run(
+            [sys.executable, "-c", "import gantry"], capture_output=True, text=True, check=False,
+            env={**os.environ, "PYTHONPATH": str(tree / "python")},
+        )  # fmt: skip
+        self.assertEqual(ended.returncode, 1)
+        return ended.stderr.rstrip().splitlines()[-1], tree
+
+    def test_a_build_tree_names_the_command_that_makes_it(self) -> None:
+        said, tree = self.said(in_build=True)
+        self.assertIn("this build has no Python extension; ", said)
+        self.assertTrue(said.endswith(f"cmake --build {tree} --target gantry_python"), said)
+
+    def test_a_source_tree_names_the_build(self) -> None:
+        self.assertIn("make build", self.said(in_build=False)[0])
 
 
 if __name__ == "__main__":
