@@ -89,9 +89,10 @@ struct SenderStatus {
 
 /// How the newest payload that an engine copied was sent.
 struct PathStatus {
-  Bytes bytes = 0;                  ///< Size of the payload. 0: none yet; then nothing else counts.
-  Bytes moved = 0;                  ///< Size of the last move: a chunk, or all of it.
-  SendMode mode = SendMode::whole;  ///< The one that was chosen for it.
+  Bytes bytes =
+      0;  ///< Bytes that were copied; others were moved. 0: none yet, nothing else counts.
+  Bytes moved = 0;                          ///< Size of the last move: a chunk, or all of it.
+  SendMode mode = SendMode::whole;          ///< The one that was chosen for it.
   CopyEngine engine = CopyEngine::inline_;  ///< Who executed the last move.
   CacheUse cache = CacheUse::automatic;     ///< The stores that were used.
   std::string why;                          ///< Explanation::text() for such a move at this moment.

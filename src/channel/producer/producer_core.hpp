@@ -17,7 +17,7 @@ struct LastCopy {
   std::byte* to = nullptr;  // of the last move; both may be gone
   const std::byte* from = nullptr;
   Bytes moved = 0;    // a chunk, or all of it
-  Bytes payload = 0;  // size of the message's payload; 0: there was none
+  Bytes payload = 0;  // bytes of the message that were copied; 0: there was none
   SendMode mode = SendMode::whole;
   CopyEngine engine = CopyEngine::inline_;
   CacheUse cache = CacheUse::automatic;

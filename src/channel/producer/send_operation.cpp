@@ -142,7 +142,9 @@ Result<void> SendOperation::look_at_parts(bool immutable) {
            fmt::format("a tensor that does not fit its segment of {} bytes", part.bytes.size()),
            ""}));
     total_ += size_of(part);
-    if (is_copied(part)) packed_ = round_up(packed_, Pool::kLineAlignment) + size_of(part);
+    if (!is_copied(part)) continue;
+    packed_ = round_up(packed_, Pool::kLineAlignment) + size_of(part);
+    copied_ += size_of(part);
   }
   return {};
 }

@@ -151,6 +151,7 @@ class SendOperation {
 
   SendMode mode_ = SendMode::whole;
   Bytes total_ = 0;            // bytes of payload
+  Bytes copied_ = 0;           // of these; the rest is moved or forwarded
   Bytes packed_ = 0;           // bytes of memory for what is copied
   Bytes chunk_bytes_ = 0;      // pipelined and streamed
   Bytes window_bytes_ = 0;     // streamed

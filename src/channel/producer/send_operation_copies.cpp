@@ -137,7 +137,7 @@ Result<void> SendOperation::copy(Move move) {
   auto copied = copy_by(lane_, move);
   if (!copied) return tl::unexpected(core_.named(std::move(copied).error()));
   engine_ = copied->engine;
-  last_copy_ = {move.destination, move.source,   move.bytes,        total_, mode_,
+  last_copy_ = {move.destination, move.source,   move.bytes,        copied_, mode_,
                 copied->engine,   copied->cache, plan_of_move(move)};
   if (copied->helper_cpu_ns != 0) core_.metrics.meter()->cpu(copied->helper_cpu_ns);
   return {};
