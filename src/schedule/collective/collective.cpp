@@ -68,9 +68,11 @@ Result<Plan> expand(const CollectiveProgram& program, const CollectiveShape& sha
   return guarded([&]() -> Result<Plan> {
     const collective::Script& script = *program.script_;
     GANTRY_TRY(check_collective_shape(script, shape));
-    GANTRY_ASSIGN(Plan plan, collective::Expander(script, shape).run());
+    collective::Expander expander(script, shape);
+    GANTRY_ASSIGN(Plan plan, expander.run());
     plan.about = about_of(script, shape);
-    GANTRY_TRY(check_shape(plan));
+    if (auto fine = check_shape(plan); !fine)
+      return tl::unexpected(expander.with_line(std::move(fine).error()));
     return plan;
   });
 }

@@ -302,8 +302,10 @@ TEST(CollectiveText, SaysOfEachWrongExpansionWhatIsWrong) {
     EXPECT_THAT(said, HasSubstr(what)) << line;
     EXPECT_THAT(said, StartsWith("line ")) << line;
   }
-  // What no line can be blamed for: the plan's own check of its shape says it.
-  EXPECT_THAT(told("put x@0 to x@0"), HasSubstr("step 0 (put, rank 0): "));
+  // What the plan's own check of its shape says, of the line that made the step.
+  EXPECT_THAT(told("put x@0 to x@0"), StartsWith("line 4: step 0 (put, rank 0): "));
+  EXPECT_THAT(told("fill x@0\nfor i in 0:2\nfill x@1\nput x@i to x@0\nend"),
+              StartsWith("line 7: step 2 (put, rank 0): "));
   EXPECT_THAT(told("copy x@0[0:2] to x@0[3:4]"), HasSubstr("1 x 2 into 1 x 1"));
 }
 

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <charconv>
 
 #include "base/result.hpp"
 #include "schedule/plan_shape.hpp"
@@ -39,6 +40,16 @@ Result<Plan> Expander::run() {
   }
   if (!has_counts_ && !shape_.counts.empty()) return wrong("it takes no counts");
   return std::move(plan_);
+}
+
+Error Expander::with_line(Error error) const {
+  constexpr std::string_view kStep = "step ";  // as name_of_step() says it
+  std::size_t step = lines_.size();
+  if (!error.message.starts_with(kStep)) return error;
+  const char* const end = error.message.data() + error.message.size();
+  std::from_chars(error.message.data() + kStep.size(), end, step);
+  if (step < lines_.size()) error.message = fmt::format("line {}: {}", lines_[step], error.message);
+  return error;
 }
 
 // ---- statements ------------------------------------------------------------------------------
@@ -246,6 +257,7 @@ Result<void> Expander::add_step(const StepForm& form) {
     return fail(Code::too_large, fmt::format("more than {} steps", kMostSteps));
   for (const WaitForm& wait : form.after) GANTRY_TRY(add_waits_of(wait, step));
   plan_.steps.push_back(std::move(step));
+  lines_.push_back(line_);
   return {};
 }
 

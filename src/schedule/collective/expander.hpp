@@ -21,6 +21,9 @@ class Expander {
 
   /// Errors: `invalid_argument`, `too_large`: "line 7: what".
   [[nodiscard]] Result<Plan> run();
+  /// An error of the plan's checks, "step 3 (...): what", with the line that made the step in
+  /// front.
+  [[nodiscard]] Error with_line(Error error) const;
 
  private:
   struct HashOfKey {
@@ -70,6 +73,7 @@ class Expander {
   Plan plan_;
   std::unordered_map<LabelKey, std::uint32_t, HashOfKey> steps_;  // or kDropped
   std::vector<Pending> pending_;
+  std::vector<unsigned> lines_;  // of each step of the plan
   std::size_t terms_ = 0;
   std::size_t waits_ = 0;
   unsigned line_ = 0;
