@@ -90,7 +90,8 @@ class Reader {
       return tl::unexpected(std::move(error));
     }
     if (!has_magic)
-      return fail(Code::invalid_argument, fmt::format("no plan: it begins with '{}'", kMagic));
+      return fail(Code::invalid_argument,
+                  fmt::format("it is empty; a plan's first line is '{}'", kMagic));
     return std::move(plan_);
   }
 

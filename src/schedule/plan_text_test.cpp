@@ -108,6 +108,7 @@ TEST(PlanText, IsOfOneVersion) {
             "line 2: it ends in a carriage return; lines end in a line feed alone");
   EXPECT_EQ(refusal("gantry-collective 1\n"),
             "line 1: this is a collective, no plan; `gantry plan expand` makes a plan of it");
+  EXPECT_EQ(refusal(""), "it is empty; a plan's first line is 'gantry-plan 1'");
   EXPECT_EQ(refusal(" gantry-plan 1\n"), "line 1: blanks stand in front of 'gantry-plan 1'");
   EXPECT_TRUE(parse_plan("gantry-plan 1"));
   EXPECT_THAT(parse_plan("gantry-plan 1\ntensor a 4 3 f32\ngiven a@0 1:4,0:3 = A -1,0 + X.0 0,5\n")
