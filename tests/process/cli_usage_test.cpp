@@ -20,6 +20,10 @@ TEST_F(Cli, ATypoGetsASuggestion) {
   EXPECT_THAT(ended.errors, IsOneLine());
   EXPECT_THAT(ended.errors, HasSubstr("'dcotor'"));
   EXPECT_THAT(ended.errors, HasSubstr("'doctor'"));
+  EXPECT_EQ(run(gantry({"image", "verfy", "x"})).errors,
+            "gantry: command 'image verfy': there is no such command; did you mean 'verify'?\n");
+  EXPECT_THAT(run(gantry({"plan", "expnd"})).errors, HasSubstr("; did you mean 'expand'?\n"));
+  EXPECT_THAT(run(gantry({"image", "wibble"})).errors, HasSubstr("; known here: ls, verify, "));
 }
 
 TEST_F(Cli, WrongUsageIsOneLineAndTwo) {

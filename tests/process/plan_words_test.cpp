@@ -245,8 +245,9 @@ TEST_F(PlanCli, AnUnknownWordIsNamed) {
   EXPECT_EQ(ended.status, 2);
   EXPECT_THAT(ended.errors, IsOneLine());
   EXPECT_THAT(ended.errors,
-              HasSubstr("command 'plan chekc': there is no such command; known here: check, "
-                        "simulate, show, expand, explain, search, make"));
+              HasSubstr("command 'plan chekc': there is no such command; did you mean 'check'?"));
+  EXPECT_THAT(plan({"wibble", "file"}).errors,
+              HasSubstr("known here: check, simulate, show, expand, explain, search, make"));
   EXPECT_THAT(plan({}).errors, HasSubstr("known here: check, "));
 }
 

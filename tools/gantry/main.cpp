@@ -80,11 +80,13 @@ std::string wrong_subcommand(const CLI::App& app, int argc, char** argv) {
   for (int i = 2;; ++i) {
     const auto names = command_names(*command);
     if (names.empty() || (i < argc && argv[i][0] == '-')) return {};
-    const std::string known = fmt::format("known here: {}", fmt::join(names, ", "));
-    if (i == argc) return fmt::format("command '{}': it needs a command; {}", words, known);
+    if (i == argc)
+      return fmt::format("command '{}': it needs a command; known here: {}", words,
+                         fmt::join(names, ", "));
     words += fmt::format(" {}", argv[i]);
     if (is_unknown_command(*command, argv[i]))
-      return fmt::format("command '{}': there is no such command; {}", words, known);
+      return fmt::format("command '{}': there is no such command; {}", words,
+                         suggest(argv[i], names));
     command = command->get_subcommand(argv[i]);
   }
 }
