@@ -23,6 +23,16 @@ constexpr const char* kMakeToken =
     "make one where the bridge runs: (umask 077; head -c 32 /dev/urandom | base64 >FILE); "
     "elsewhere copy that file";
 
+bool has_right_size(std::string_view token) noexcept {
+  return token.size() >= kLeastTokenBytes && token.size() <= kMostTokenBytes;
+}
+
+// Of a file no more is read than shows that it is too much.
+std::string size_text(std::string_view token) {
+  return token.size() > kMostTokenBytes ? fmt::format("more than {}", kMostTokenBytes)
+                                        : fmt::format("{}", token.size());
+}
+
 }  // namespace
 
 Result<std::string> read_bridge_token(const std::string& path) {
@@ -47,6 +57,13 @@ Result<std::string> read_bridge_token(const std::string& path) {
     if (size < 0) return fail_errno(fmt::format("token file '{}'", path));
     std::string token(text.data(), static_cast<std::size_t>(size));
     token.resize(std::min(token.find_first_of("\r\n"), token.size()));
+    if (!has_right_size(token))
+      return fail(
+          Code::invalid_argument,
+          fmt::format("token file '{}': its first line is the token, which has {} bytes; it "
+                      "must have {} to {}",
+                      path, size_text(token), kLeastTokenBytes, kMostTokenBytes),
+          kMakeToken);
     if (auto checked = check_token(token); !checked) {
       Error error = std::move(checked).error();
       error.message = fmt::format("token file '{}': {}", path, error.message);
@@ -57,7 +74,7 @@ Result<std::string> read_bridge_token(const std::string& path) {
 }
 
 Result<void> check_token(std::string_view token) {
-  if (token.size() < kLeastTokenBytes || token.size() > kMostTokenBytes)
+  if (!has_right_size(token))
     return fail(Code::invalid_argument,
                 fmt::format("a token of {} bytes; it must have {} to {}", token.size(),
                             kLeastTokenBytes, kMostTokenBytes),

@@ -62,6 +62,8 @@ TEST_F(TokenFile, HoldsSixteenTo64Bytes) {
       write(std::string(size, 't') + end);
       expect_refused(Code::invalid_argument, "bytes; it must have 16 to 64");
     }
+  write("\xff 9\x03\x80!\n" + std::string(93, '\xee'));  // of a file without lines
+  expect_refused(Code::invalid_argument, "its first line is the token, which has 6 bytes");
 }
 
 TEST_F(TokenFile, IsReadByItsOwnerAlone) {
