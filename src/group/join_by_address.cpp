@@ -51,9 +51,8 @@ class Joiner {
         sockets_(options.ranks) {}
 
   Result<std::vector<Fd>> join() {
+    for (const std::string& address : options_.addresses) GANTRY_TRY(check_address(address));
     GANTRY_ASSIGN(const HostPort own, parse_host(options_.addresses[options_.rank]));
-    if (own.is_encrypted || !own.path.empty())
-      return fail(Code::unsupported, title_of(options_) + ": an address must be HOST:PORT");
     GANTRY_ASSIGN(listener_, listen_tcp(own, options_.interrupt_descriptor, deadline_));
     for (unsigned callee = 0; callee < options_.rank; ++callee) GANTRY_TRY(call(callee));
     while (!missing_after_own().empty()) GANTRY_TRY(take_one());
@@ -67,6 +66,15 @@ class Joiner {
     std::vector<std::byte> said;
     Deadline until = Deadline::now();
   };
+
+  [[nodiscard]] Result<void> check_address(const std::string& address) const {
+    GANTRY_ASSIGN(const HostPort parsed, parse_host(address));
+    if (!parsed.is_encrypted && parsed.path.empty()) return {};
+    return fail(Code::unsupported,
+                fmt::format("{}: address '{}': it must be HOST:PORT", title_of(options_), address),
+                "ranks of a group are joined by TCP in clear: leave out tls:, or name a host for "
+                "unix:");
+  }
 
   [[nodiscard]] std::vector<unsigned> missing_after_own() const {
     std::vector<unsigned> missing;
