@@ -18,6 +18,25 @@ tl::unexpected<Error> no_host(std::string_view text, std::string_view why) {
               "write HOST, HOST:PORT, [ADDRESS]:PORT, one of them behind tls:, or unix:/PATH");
 }
 
+/// Letters in another order, one too few or too many, large ones, or its former name.
+bool is_nearly_tls(std::string_view word) {
+  if (word == "ssl") return true;
+  std::string letters(word);
+  for (char& one : letters) one = one >= 'A' && one <= 'Z' ? static_cast<char>(one + 32) : one;
+  std::ranges::sort(letters);
+  return letters == "lst" || letters == "ls" || letters == "lt" || letters == "st" ||
+         letters == "llst" || letters == "lsst" || letters == "lstt";
+}
+
+tl::unexpected<Error> no_port(std::string_view text, std::string_view host, std::string_view port) {
+  if (host == "unix") return no_host(text, "a Unix socket's path begins with /");
+  auto wrong = no_host(text, fmt::format("'{}' is no port", port));
+  const bool is_number = port.find_first_not_of("0123456789") == port.npos;
+  if (!is_number && is_nearly_tls(host))
+    wrong.value().hint = fmt::format("did you mean {}{}?", kTls, port);
+  return wrong;
+}
+
 Result<BridgeAddress> parse_socket(std::string_view path) {
   const bool is_plain = std::ranges::none_of(
       path, [](unsigned char letter) { return letter < ' ' || letter == 127; });
@@ -74,9 +93,7 @@ Result<BridgeAddress> parse_bridge_address(std::string_view text) {
     port = text.substr(colon + 1);
     has_port = true;
   }
-  if (has_port && !is_port(port))
-    return no_host(text, parsed.host == "unix" ? "a Unix socket's path begins with /"
-                                               : fmt::format("'{}' is no port", port));
+  if (has_port && !is_port(port)) return no_port(text, parsed.host, port);
   if (has_port) parsed.port = port;
   // One that began with '-' would be an option to what starts something there.
   if (parsed.host.empty() || parsed.host.size() > kLongestHost || parsed.host.front() == '-')

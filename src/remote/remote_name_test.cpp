@@ -40,6 +40,17 @@ TEST(RemoteHost, HasThePortOfABridgeUnlessOneIsGiven) {
   expect_host("a", "a", kUsualPort);
 }
 
+// A port has no letters or points, so whoever wrote it meant something else.
+TEST(RemoteHost, AWordThatIsNearlyTlsIsToldSo) {
+  for (const char* const word : {"tsl", "tl", "ssl", "TLS", "ttls"}) {
+    const auto parsed = parse_host(std::string(word) + ":127.0.0.2");
+    ASSERT_FALSE(parsed) << word;
+    EXPECT_EQ(parsed.error().hint, "did you mean tls:127.0.0.2?") << word;
+  }
+  EXPECT_THAT(parse_host("tsl:99999").error().hint, HasSubstr("write HOST"));
+  EXPECT_THAT(parse_host("camera:x").error().hint, HasSubstr("write HOST"));
+}
+
 TEST(RemoteHost, OfIPv6StandsInBracketsIfAPortFollows) {
   expect_host("::1", "::1", kUsualPort);
   expect_host("[::1]", "::1", kUsualPort);
