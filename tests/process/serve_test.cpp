@@ -344,6 +344,9 @@ TEST_F(Serve, APortThatIsTakenIsOneLine) {
     EXPECT_EQ(ended.status, 1) << listen;
     EXPECT_THAT(ended.errors, IsOneLine()) << listen;
   }
+  EXPECT_THAT(run(gantry({"serve", "--listen", "127.0.0.1:99999"})).errors,
+              AllOf(IsOneLine(), HasSubstr("'99999' is no port; write ADDRESS[:PORT]"),
+                    Not(HasSubstr("tls:"))));
 }
 
 // Also while it waits for a producer that does not answer.

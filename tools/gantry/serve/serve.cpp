@@ -42,8 +42,12 @@ Result<std::string> read_token(const std::string& path) {
 }
 
 Result<HttpServer> listen(const ServeOptions& options) {
-  const auto where = parse_bridge_address(options.listen);
-  if (!where) return tl::unexpected(where.error());
+  auto where = parse_bridge_address(options.listen);
+  if (!where) {
+    where.error().hint =
+        "write ADDRESS[:PORT], as in 127.0.0.1:9464";  // it takes no tls:, no unix:
+    return tl::unexpected(where.error());
+  }
   if (where->is_encrypted || !where->path.empty())
     return tl::unexpected(Error{Code::unsupported,
                                 fmt::format("{}: a browser calls ADDRESS[:PORT]", where->text()),
