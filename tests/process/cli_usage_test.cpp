@@ -39,6 +39,7 @@ TEST_F(Cli, WrongUsageIsOneLineAndTwo) {
                                                     {"put", "c", "--message-size", "0"},
                                                     {"put", "c", "--message-size", "-1"},
                                                     {"put", "c", "--message-size", "8388608T"},
+                                                    {"get", "c", "--count", "0"},
                                                     {"get", "c", "--count", "-1"},
                                                     {"get", "c", "--count", "many"},
                                                     {"get", "c", "--count", "1.5"},
@@ -48,6 +49,7 @@ TEST_F(Cli, WrongUsageIsOneLineAndTwo) {
                                                     {"get", "c", "--timeout", "9223372037"},
                                                     {"get", "c", "--timeout", "-1"},
                                                     {"get", "c", "extra"},
+                                                    {"run", "x", "--connect-within", "0"},
                                                     {"ls", "--jsno"},
                                                     {"serve", "here"},
                                                     {"serve", "--listen"},
@@ -65,6 +67,10 @@ TEST_F(Cli, WrongUsageIsOneLineAndTwo) {
 TEST_F(Cli, AWrongNumberIsToldTheRightOnes) {
   EXPECT_THAT(run(gantry({"put", "c", "--slots", "65"})).errors,
               HasSubstr("--slots: '65': not a whole number from 1 to 64; see gantry put --help"));
+  EXPECT_THAT(run(gantry({"get", "c", "--count", "0"})).errors,
+              HasSubstr("--count: '0': not a whole number of at least 1; "));
+  EXPECT_THAT(run(gantry({"run", "x", "--connect-within", "0s"})).errors,
+              HasSubstr("--connect-within: '0s': no time; it must be more than 0, as in 60s; "));
   EXPECT_THAT(run(gantry({"--nope"})).errors, HasSubstr("--nope"));
 }
 

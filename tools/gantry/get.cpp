@@ -40,7 +40,7 @@ Result<void> get(const GetOptions& options) {
 }
 
 Result<std::uint64_t> parse_messages(std::string_view text) {
-  return parse_number(text, 0);
+  return parse_number(text, 1);
 }
 
 Result<std::optional<unsigned>> parse_depth(std::string_view text) {

@@ -178,6 +178,14 @@ Result<std::optional<Transport>> parse_compared(std::string_view text) {
   return parse_transport(text).map([](Transport transport) { return std::optional(transport); });
 }
 
+Result<std::chrono::nanoseconds> parse_patience(std::string_view text) {
+  auto time = cli::parse_time(text);
+  if (!time || time->count() > 0) return time;
+  return tl::unexpected(Error{Code::invalid_argument,
+                              fmt::format("'{}': no time; it must be more than 0, as in 60s", text),
+                              {}});
+}
+
 // ---- all of it -------------------------------------------------------------------------------
 
 /// What the other ranks of `mpirun -n COUNT gantry run FILE` do: they need no file.
@@ -256,7 +264,7 @@ void add_run(const Command& app, int& exit_code) {
                    "Of a run that failed it says what failed, and what is known")
       ->type_name("FILE")
       ->excludes(compare);
-  add_parsed(*command, "--connect-within", arguments->connect_within, parse_time, "TIME",
+  add_parsed(*command, "--connect-within", arguments->connect_within, run::parse_patience, "TIME",
              "For every stage to open its ends (60 s)");
   command->add_flag("--json", arguments->json, "The report as JSON");
   command->add_flag("--quiet", arguments->quiet,
