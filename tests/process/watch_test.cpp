@@ -229,6 +229,14 @@ TEST_F(Watch, TopWithoutATerminalPrintsPlainLines) {
   EXPECT_EQ(document["channels"][0]["messages_per_second"], 0.0);
 }
 
+TEST_F(Watch, TopShowsNoHandOffOfAChannelThatNobodyReads) {
+  Subprocess putting(put({"c"}, "x"));
+  ASSERT_TRUE(listed("c"));
+  const auto once = run(gantry({"top", "--once", "--interval", "0.01"}));
+  EXPECT_THAT(once.output, HasSubstr("P99"));
+  EXPECT_THAT(once.output, Not(HasSubstr("0 ns")));
+}
+
 TEST_F(Watch, AnInterruptedTopExits130) {
   const Pair pair = connected();
   for (const int number : {SIGINT, SIGTERM}) {

@@ -9,10 +9,6 @@
 namespace gantry::cli {
 namespace {
 
-std::string hand_off(std::uint64_t ns) {
-  return ns == 0 ? "-" : format_time(std::chrono::nanoseconds(ns));
-}
-
 std::string oldest_of(const ConsumerStatus& consumer) {
   return consumer.held.empty() ? "-" : format_time(consumer.held.front().age);
 }
@@ -24,6 +20,10 @@ const std::string& own_host() {
 }
 
 }  // namespace
+
+std::string hand_off_text(std::uint64_t ns) {
+  return ns == 0 ? "-" : format_time(std::chrono::nanoseconds(ns));
+}
 
 std::string end_text(const EndName& who, int pid) {
   std::string name = printable(who.text());
@@ -89,8 +89,8 @@ std::string consumers_table(const std::vector<ChannelStatus>& channels, bool all
                  format_count(consumer.unread), fmt::to_string(consumer.held.size()),
                  format_bytes(consumer.held_bytes()), oldest_of(consumer),
                  format_count(consumer.dropped), format_time(consumer.idle),
-                 hand_off(consumer.metrics.handoff_p50_ns),
-                 hand_off(consumer.metrics.handoff_p99_ns)});
+                 hand_off_text(consumer.metrics.handoff_p50_ns),
+                 hand_off_text(consumer.metrics.handoff_p99_ns)});
     }
   }
   return any ? table.text() : std::string();

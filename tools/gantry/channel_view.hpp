@@ -18,6 +18,8 @@ namespace gantry::cli {
 /// "server", "inbox".
 [[nodiscard]] std::string kind_text(const ChannelStatus& channel);
 /// "1.2 MiB pipelined by thread"; "-" before the first.
+/// "-" if nobody has taken a message yet.
+[[nodiscard]] std::string hand_off_text(std::uint64_t ns);
 [[nodiscard]] std::string path_text(const ChannelStatus& channel);
 /// "12 by thread (12 MiB), 3 by inline (120 B)"
 [[nodiscard]] std::string copies_text(const MetricsReport& report);

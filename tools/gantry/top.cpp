@@ -71,8 +71,8 @@ std::vector<std::string> cells_of(const Row& row) {
           row.is_known ? format_rate(row.bytes_per_s) : "-",
           format_count(channel.depth()),
           fmt::format("{}/{}", channel.slots_charged, channel.slots),
-          format_time(std::chrono::nanoseconds(hand_off.handoff_p50_ns)),
-          format_time(std::chrono::nanoseconds(hand_off.handoff_p99_ns)),
+          hand_off_text(hand_off.handoff_p50_ns),
+          hand_off_text(hand_off.handoff_p99_ns),
           path_text(channel)};
 }
 
