@@ -38,6 +38,19 @@ TEST_F(Cli, HintsNameOptionsNotFieldsOfClasses) {
               AllOf(IsOneLine(), HasSubstr("lower --message-size"), Not(HasSubstr("::"))));
 }
 
+TEST_F(Cli, AFullChannelsHintHasTheNumberThatItNeeds) {
+  Command command = put({"c", "--lines", "--consumers", "2", "--wait-consumer"}, "x\n");
+  command.keep_input = true;
+  Subprocess putting(command);
+  Subprocess first(gantry({"get", "c"}));
+  Subprocess second(gantry({"get", "c"}));
+  ASSERT_TRUE(first.wait_output("x\n"));
+  ASSERT_TRUE(second.wait_output("x\n"));
+  const auto third = run(gantry({"get", "c", "--timeout", "10"}));
+  EXPECT_EQ(third.status, 1);
+  EXPECT_THAT(third.errors, AllOf(IsOneLine(), HasSubstr("gantry put --consumers 3")));
+}
+
 TEST_F(Cli, AUnitThatThereIsNotIsToldWithThoseThatThereAre) {
   EXPECT_EQ(run(gantry({"trace", "--seconds", "5m"})).errors,
             "gantry: --seconds: '5m': there is no unit 'm'; units: ns, us, ms, s, min, h; "

@@ -40,15 +40,36 @@ std::optional<As> as_of_stage(const std::string& name) {
   return std::nullopt;
 }
 
+Result<std::vector<ChannelStatus>> channels_beside(const std::string& name) {
+  constexpr std::chrono::seconds kLook{1};
+  const std::size_t at = name.find('@');
+  if (at == std::string::npos) return list_channels(channel_directory_path());
+  return list_remote_channels(name.substr(at + 1), {}, Deadline::after(kLook), -1);
+}
+
+/// A channel that has all its consumers says how many that are, and so how many it needs.
+Error with_room(Error error, const std::string& name) {
+  if (error.code != Code::already_exists) return error;
+  const auto channels = channels_beside(name).value_or(std::vector<ChannelStatus>());
+  const auto full =
+      std::ranges::find(channels, name.substr(0, name.find('@')), &ChannelStatus::name);
+  if (full == channels.end() || full->consumers_limit == 0) return error;
+  const unsigned most = full->consumers_limit;
+  error.hint = most < ProducerOptions::kMaxConsumers
+                   ? fmt::format(
+                         "it takes {}: start its producer with room for more: gantry put "
+                         "--consumers {}",
+                         most, most + 1)
+                   : fmt::format("it takes {}, which is the most", most);
+  return error;
+}
+
 /// What a channel that does not come may be instead: "; did you mean 'photos'? there are photos,
 /// x". With `own` it is there, and its partner may be at one of the others.
 std::string what_there_is(const std::string& name, bool own = false) {
-  constexpr std::chrono::seconds kLook{1};
   constexpr std::size_t kMostNames = 8;
   const std::size_t at = name.find('@');
-  auto channels = at == std::string::npos
-                      ? list_channels(channel_directory_path())
-                      : list_remote_channels(name.substr(at + 1), {}, Deadline::after(kLook), -1);
+  auto channels = channels_beside(name);
   if (!channels) return "; " + channels.error().message;
   if (own)
     std::erase_if(*channels,
@@ -179,7 +200,9 @@ Result<Receiver> Receiver::open(const std::string& name, const ReceiverOptions& 
     return fmt::format("channel '{}'{}: waiting for its producer{}", printable(name),
                        is_here ? " in " + channel_directory_path() : "", what_there_is(name));
   });
-  return runtime->consumer(name, consumer, deadline).map(into);
+  return runtime->consumer(name, consumer, deadline)
+      .map_error([&name](Error error) { return with_room(std::move(error), name); })
+      .map(into);
 }
 
 Result<Message> Receiver::receive(Deadline deadline) {

@@ -35,7 +35,7 @@ struct Wording {
 };
 constexpr std::array<Wording, 10> kWordings{
     {{"ProducerOptions::consumers",
-      "start its producer with room for more: gantry put --consumers 2"},
+      "start its producer with room for more: gantry put --consumers NUMBER"},
      {"ConsumerOptions::when_slow", "join with another policy: gantry get --when-slow drop-oldest"},
      {"EndOptions::access", "run both ends as one user, or name the other user at each: --users"},
      {"InboxOptions::producers", "the program that receives allows no more"},
