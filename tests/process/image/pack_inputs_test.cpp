@@ -108,6 +108,15 @@ TEST_F(Pack, WhatIsWrongWithAFileOfNumpyIsSaid) {
               HasSubstr("a.npy: it has 9 dimensions, of at most 8"));
 }
 
+TEST_F(Pack, WhatIsNoJsonIsOneClearLine) {
+  for (const std::string& text : {std::string("{"), std::string("{\"weight_map\": {]}")}) {
+    const std::string said = said_of("model.safetensors.index.json", text);
+    EXPECT_THAT(said, HasSubstr("model.safetensors.index.json: it is not JSON from byte "));
+    EXPECT_THAT(said, HasSubstr("; it was cut off or damaged: copy it again"));
+    EXPECT_THAT(said, Not(HasSubstr("exception")));
+  }
+}
+
 TEST_F(Pack, AFileThatIsNotReadIsNamed) {
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
   for (const char* name : {"a.safetensors", "a.npy", "a.safetensors.index.json", "a.bin"})

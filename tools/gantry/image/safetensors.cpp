@@ -113,8 +113,11 @@ Result<json> parse_object(const std::string& path, const std::string& text) {
     if (!scan.twice.empty())
       return refuse(fmt::format("{}: tensor '{}' is there twice", path, printable(scan.twice)));
     return object;
-  } catch (const json::exception& error) {
-    return refuse(fmt::format("{}: it is not JSON: {}", path, error.what()));
+  } catch (const json::parse_error& error) {
+    return refuse(fmt::format("{}: it is not JSON from byte {} on", path, error.byte),
+                  "it was cut off or damaged: copy it again");
+  } catch (const json::exception&) {
+    return refuse(path + ": it has a number that is beyond JSON's", "save it again");
   }
 }
 
