@@ -108,6 +108,25 @@ TEST_F(Pack, WhatIsWrongWithAFileOfNumpyIsSaid) {
               HasSubstr("a.npy: it has 9 dimensions, of at most 8"));
 }
 
+TEST_F(Pack, AFileThatWasCutOffIsToldSo) {
+  const auto tensors = safetensors_file(R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[0,8]}})",
+                                        std::string(8, 'x'));
+  const auto cut = [](const std::string& file) { return file.substr(0, file.size() - 3); };
+  EXPECT_THAT(said_of("a.safetensors", cut(tensors)),
+              HasSubstr("a.safetensors: tensor 'w': bytes 0 to 8, of 5: it was cut off; copy"));
+  EXPECT_THAT(said_of("a.safetensors", tensors + "more"),
+              HasSubstr("; copy or save it again, without what follows its tensors"));
+  const std::string hole = R"({"w":{"dtype":"F32","shape":[2],"data_offsets":[8,16]}})";
+  EXPECT_THAT(said_of("a.safetensors", safetensors_file(hole, std::string(16, 'x'))),
+              HasSubstr("; save it again: nothing lies between tensors of safetensors"));
+  const auto array =
+      npy_file("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }", std::string(24, 'x'));
+  EXPECT_THAT(said_of("a.npy", cut(array)),
+              HasSubstr("[3, 2] of f32 has 24 bytes, the file 21: it was cut off; copy it again"));
+  EXPECT_THAT(said_of("a.npy", array + "xx"),
+              HasSubstr("24 bytes, the file 26; copy or save it again"));
+}
+
 TEST_F(Pack, WhatIsNoJsonIsOneClearLine) {
   for (const std::string& text : {std::string("{"), std::string("{\"weight_map\": {]}")}) {
     const std::string said = said_of("model.safetensors.index.json", text);

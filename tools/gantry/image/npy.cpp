@@ -189,10 +189,13 @@ Result<FileTensor> read_npy(const std::string& path) {
                     0};
   const auto bytes = dense_bytes(tensor.tensor);
   if (!bytes) return refuse(fmt::format("{}: {}", path, bytes.error().message));
-  if (header->end > file->bytes || *bytes != file->bytes - header->end)
-    return refuse(fmt::format("{}: {} of {} has {} bytes, the file {}", path,
-                              shape_text(tensor.tensor), type_name(type->type), *bytes,
-                              file->bytes - header->end));
+  const Bytes data = file->bytes - std::min(header->end, file->bytes);
+  const bool is_cut = data < *bytes || header->end > file->bytes;
+  if (is_cut || *bytes != data)
+    return refuse(
+        fmt::format("{}: {} of {} has {} bytes, the file {}{}", path, shape_text(tensor.tensor),
+                    type_name(type->type), *bytes, data, is_cut ? ": it was cut off" : ""),
+        is_cut ? "copy it again" : "copy or save it again");
   tensor.bytes = *bytes;
   return tensor;
 }

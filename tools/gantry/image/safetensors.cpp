@@ -168,8 +168,11 @@ Result<FileTensor> read_entry(const std::string& path, const std::string& name, 
       !(*offsets)[0].is_number_unsigned() || !(*offsets)[1].is_number_unsigned())
     return refuse(place + ": it has no data_offsets");
   const auto from = (*offsets)[0].get<Bytes>(), to = (*offsets)[1].get<Bytes>();
-  if (from > to || to > file.bytes - data)
-    return refuse(fmt::format("{}: bytes {} to {}, of {}", place, from, to, file.bytes - data));
+  if (from <= to && to > file.bytes - data)
+    return refuse(fmt::format("{}: bytes {} to {}, of {}: it was cut off", place, from, to,
+                              file.bytes - data),
+                  "copy it again");
+  if (from > to) return refuse(fmt::format("{}: bytes {} to {}", place, from, to), "save it again");
   const auto bytes = dense_bytes(tensor.tensor);
   if (!bytes) return refuse(fmt::format("{}: {}", place, bytes.error().message));
   if (*bytes != to - from)
@@ -190,11 +193,13 @@ Result<void> check_order(const std::string& path, std::vector<FileTensor>& tenso
   for (const FileTensor& one : tensors) {
     if (one.offset != at)
       return refuse(fmt::format("{}: it begins at {}; what is before it ends at {}",
-                                place_of(path, one.name), one.offset, at));
+                                place_of(path, one.name), one.offset, at),
+                    "save it again: nothing lies between tensors of safetensors");
     at += one.bytes;
   }
   if (at == end) return {};
-  return refuse(fmt::format("{}: its tensors end at {}, the file at {}", path, at, end));
+  return refuse(fmt::format("{}: its tensors end at {}, the file at {}", path, at, end),
+                "copy or save it again, without what follows its tensors");
 }
 
 Result<std::string> read_header(const std::string& path, Bytes file_bytes) {
@@ -207,7 +212,7 @@ Result<std::string> read_header(const std::string& path, Bytes file_bytes) {
   if (bytes > file_bytes - sizeof bytes)
     return refuse(fmt::format("{}: a header of {} bytes is longer than the file, which has {}",
                               path, bytes, file_bytes),
-                  "it is no safetensors file, or was cut off");
+                  "it is no safetensors file, or was cut off: copy it again");
   if (bytes > kMostHeader)
     return refuse(fmt::format("{}: a header of {} bytes, of at most {}", path, bytes, kMostHeader));
   auto header = read_part(path, sizeof bytes, bytes);
