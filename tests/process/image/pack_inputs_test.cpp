@@ -136,6 +136,17 @@ TEST_F(Pack, WhatIsNoJsonIsOneClearLine) {
   }
 }
 
+TEST_F(Pack, AFolderWithoutTensorsIsNamed) {
+  std::filesystem::create_directory(path("in"));
+  const Ended packed = done({"pack", "in", "in.gimg"});
+  EXPECT_EQ(packed.status, 1);
+  EXPECT_THAT(packed.errors, IsOneLine());
+  EXPECT_THAT(packed.errors, HasSubstr("gantry: in: there are no tensors in it; "));
+  std::filesystem::create_directory(path("too"));
+  EXPECT_THAT(done({"pack", "in", "too", "in.gimg"}).errors,
+              HasSubstr("gantry: in, too: there are no tensors in them; "));
+}
+
 TEST_F(Pack, AFileThatIsNotReadIsNamed) {
   const std::string pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 9\n";
   for (const char* name : {"a.safetensors", "a.npy", "a.safetensors.index.json", "a.bin"})

@@ -1,5 +1,6 @@
 // gantry pack: tensors of files as one image.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <array>
 #include <charconv>
@@ -139,7 +140,10 @@ Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
   auto reader = InputReader::make(std::move(*inputs), options.as);
   if (!reader) return tl::unexpected(reader.error());
   auto tensors = reader->tensors();
-  if (tensors.empty()) return refuse("no tensors in what is to be packed");
+  if (tensors.empty())
+    return refuse(fmt::format("{}: there are no tensors in {}", fmt::join(from, ", "),
+                              from.size() == 1 ? "it" : "them"),
+                  "name *.safetensors, *.npy, other files, or folders that have some");
   if (auto done = split_into(tensors, options.split); !done) return tl::unexpected(done.error());
   Bytes all = 0, done = 0;
   for (const ImageTensor& one : tensors) all += one.bytes;
