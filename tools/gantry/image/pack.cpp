@@ -17,6 +17,7 @@
 #include "interrupt.hpp"
 #include "options.hpp"
 #include "tools/command_line/json_text.hpp"
+#include "tools/command_line/output_file.hpp"
 #include "tools/command_line/progress.hpp"
 
 namespace gantry::cli {
@@ -131,6 +132,23 @@ Result<void> read_unless(const Interrupt& interrupt, InputReader& reader, std::s
   return reader.read(index, at, into);
 }
 
+/// What write_image() says of the image that is to be, as an error of what it is made of: a tensor
+/// is its file's, a level is an option's.
+Error of_source(Error error, const std::string& to, const InputReader& reader) {
+  for (const Codec one : {Codec::lz4, Codec::zstd, Codec::deflate})
+    if (error.message.starts_with(fmt::format("{} has ", to_string(one))))
+      error.message = "--codec: " + error.message;
+  const std::string before = to + ": tensor ";  // and its index
+  std::size_t index = 0;
+  const char* const end = error.message.data() + error.message.size();
+  if (!error.message.starts_with(before)) return error;
+  const auto [rest, wrong] = std::from_chars(error.message.data() + before.size(), end, index);
+  const auto path = reader.path_of(index);
+  if (wrong == std::errc() && path)
+    error.message = fmt::format("{}: tensor{}", *path, std::string_view(rest, end));
+  return error;
+}
+
 Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
                         const std::vector<std::string>& from, const Interrupt& interrupt) {
   auto inputs = gather_inputs(from, options.described);
@@ -152,7 +170,7 @@ Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
     auto decided = decide_codec(to, tensors, [&](std::size_t index, Bytes at, ByteSpan into) {
       return read_unless(interrupt, *reader, index, at, into);
     });
-    if (!decided) return tl::unexpected(decided.error());
+    if (!decided) return tl::unexpected(of_source(decided.error(), partial_path(to), *reader));
     codec.codec = decided->codec;
     note(decided->why);
   }
@@ -164,7 +182,8 @@ Result<ImageFacts> pack(const PackOptions& options, const std::string& to,
                          progress.show(to, static_cast<double>(done) / static_cast<double>(all));
                        done += into.size();
                        return read_unless(interrupt, *reader, index, at, into);
-                     });
+                     })
+      .map_error([&](Error error) { return of_source(std::move(error), to, *reader); });
 }
 
 Result<void> run_pack(const PackOptions& options) {

@@ -232,6 +232,11 @@ std::vector<ImageTensor> InputReader::tensors() const {
   return tensors;
 }
 
+std::optional<std::string> InputReader::path_of(std::size_t tensor) const {
+  if (tensor >= impl_->inputs.size()) return std::nullopt;
+  return impl_->inputs[tensor].path;
+}
+
 Result<void> InputReader::read(std::size_t tensor, Bytes from, ByteSpan into) {
   const FileTensor& input = impl_->inputs[tensor];
   const std::optional<ReshapePlan>& plan = impl_->plans[tensor];

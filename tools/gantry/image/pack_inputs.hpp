@@ -27,6 +27,8 @@ class InputReader {
 
   /// As they will be in the image; all in partition 0.
   [[nodiscard]] std::vector<ImageTensor> tensors() const;
+  /// The file that it is in, if there are so many.
+  [[nodiscard]] std::optional<std::string> path_of(std::size_t tensor) const;
   [[nodiscard]] Result<void> read(std::size_t tensor, Bytes from, ByteSpan into);
 
  private:
