@@ -102,6 +102,20 @@ TEST_F(ChannelPool, OfAVectorThatIsMovedNoMoreIsSentThanIsInIt) {
   EXPECT_EQ(out.metrics().copied_bytes[0], 7u) << "all else went without a copy";
 }
 
+// As `gantry ls` shows it.
+TEST_F(ChannelPool, TheNewestCopyHasNoBytesThatWereMoved) {
+  Producer out = producer();
+  Consumer in = consumer();
+  const auto copied = pattern(5000, 1);
+  Draft draft = Draft().copy(copied).move(*out.pool().allocate(100'000), 100'000);
+  ASSERT_TRUE(out.send(std::move(draft), {.deadline = soon()}));
+  const auto channels = list_channels(directory_.path());
+  ASSERT_TRUE(channels);
+  ASSERT_EQ(channels->size(), 1u);
+  EXPECT_EQ(channels->front().path.bytes, 5000u);
+  EXPECT_EQ(channels->front().producer.copied_bytes[0], 5000u);
+}
+
 TEST_F(ChannelPool, ABlockOfAContainerNeedsASizeThatItHas) {
   Producer out = producer();
   Pool pool = out.pool();
