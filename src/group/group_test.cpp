@@ -1,6 +1,5 @@
 // Ranks that find each other, all or none; threads of this process are the ranks.
 #include <arpa/inet.h>
-#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
@@ -250,15 +249,6 @@ TEST_F(Groups, OptionsThatCannotWorkAreRefused) {
   options = by_address(2)[0];
   options.addresses.pop_back();
   EXPECT_EQ(refused(options), to_string(Code::invalid_argument));
-  for (const char* const address : {"tls:127.0.0.1:7000", "unix:/tmp/rank"}) {
-    options = by_address(2)[0];
-    options.addresses[1] = address;
-    const auto outcome = Group::join(options, make_inline_engine().value());
-    ASSERT_FALSE(outcome) << address;
-    EXPECT_EQ(outcome.error().code, Code::unsupported);
-    EXPECT_THAT(outcome.error().message, testing::HasSubstr("address '" + std::string(address)));
-    EXPECT_THAT(outcome.error().message, testing::HasSubstr("HOST:PORT"));
-  }
   options = by_address(2)[0];
   options.token = "short";
   EXPECT_EQ(refused(options), to_string(Code::invalid_argument));
