@@ -282,16 +282,11 @@ Result<void> Inbox::Impl::sleep(Deadline deadline) {
 
 // Who holds all that a sender may have out waits for itself.
 tl::unexpected<Error> Inbox::Impl::nothing_came() const {
-  std::string held;
-  Error why{Code::timed_out, {}, {}};
-  for (const Source& source : sources_) {
-    why = source.end->nothing_came().value();
-    if (why.hint.empty()) continue;
-    held = fmt::format("; all that process {} may have out is held here", source.sender.pid);
-    break;
-  }
-  return fail(Code::timed_out, fmt::format("inbox '{}': no message in time{}", name_, held),
-              why.hint);
+  std::string nothing = fmt::format("inbox '{}': no message in time", name_);
+  for (const Source& source : sources_)
+    if (const Error why = source.end->nothing_came().value(); !why.hint.empty())
+      return fail(why.code, nothing + "; all of a sender is held here", why.hint);
+  return fail(Code::timed_out, std::move(nothing));
 }
 
 // ---- coming and going ----------------------------------------------------------------------

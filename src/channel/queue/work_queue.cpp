@@ -11,6 +11,7 @@
 #include "base/worker_thread.hpp"
 #include "channel/inbox/inbox.hpp"
 #include "channel/queue/known_members.hpp"
+#include "channel/queue/lost_items.hpp"
 #include "channel/queue/queue_options.hpp"
 #include "channel/queue/queue_protocol.hpp"
 #include "channel/queue/waiting_line.hpp"
@@ -23,6 +24,11 @@ namespace {
 constexpr std::size_t kLooksOfTurn = 64;  // at either end, before items are handed out
 constexpr std::uint64_t kTurnsOfReport = 64;
 constexpr std::uint64_t kTurnsOfQuestion = 16;  // while items come without end
+
+Result<bool> nothing_or(Error error) {
+  if (error.code == Code::timed_out || error.code == Code::interrupted) return false;
+  return tl::unexpected(std::move(error));
+}
 
 }  // namespace
 
@@ -98,7 +104,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   std::uint64_t reports_ = 0;
   Wishes wishes_;
   std::optional<Error> why_ended_;
-  std::optional<Error> why_lost_;  // not told yet
+  LostItems lost_;
 };
 
 Result<std::shared_ptr<WorkQueue::Impl>> WorkQueue::Impl::make(std::string_view name,
@@ -206,22 +212,14 @@ Result<bool> WorkQueue::Impl::look() {
 
 Result<bool> WorkQueue::Impl::take_message() {
   auto delivery = inbox_->receive(Deadline::now());
-  if (delivery) {
-    take(std::move(*delivery));
-    return true;
-  }
-  if (delivery.error().code == Code::timed_out || delivery.error().code == Code::interrupted)
-    return false;
-  return tl::unexpected(std::move(delivery).error());
+  if (!delivery) return nothing_or(std::move(delivery).error());
+  take(std::move(*delivery));
+  return true;
 }
 
 Result<bool> WorkQueue::Impl::take_request() {
   auto request = server_->next(Deadline::now());
-  if (!request) {
-    if (request.error().code == Code::timed_out || request.error().code == Code::interrupted)
-      return false;
-    return tl::unexpected(std::move(request).error());
-  }
+  if (!request) return nothing_or(std::move(request).error());
   QueueRequest asked;
   const ConstByteSpan bytes = request->message().bytes();
   if (bytes.size() == sizeof asked) std::memcpy(&asked, bytes.data(), sizeof asked);
@@ -268,16 +266,8 @@ void WorkQueue::Impl::take(Inbox::Delivery delivery) {
 void WorkQueue::Impl::part(const Departure& departure) {
   const Member member = known_.part(departure.sender);
   ledger_.take_all_back(member);
-  const Error& why = departure.why;
-  if (why.code != Code::closed && why.code != Code::peer_gone) {
-    ledger_.drop_put();  // one at least: what it had put was not taken
-    const std::lock_guard lock(mutex_);
-    if (!why_lost_)
-      why_lost_ = Error{why.code,
-                        fmt::format("queue '{}': what process {} had put is lost: {}", name_,
-                                    departure.sender.pid, why.message),
-                        why.hint};
-  }
+  if (const std::lock_guard lock(mutex_); lost_.note(name_, departure))
+    ledger_.drop_put();  // one at least
   questions_.note_departure(member);
   std::erase_if(leaving_, [&](const Leaving& leaving) { return leaving.member == member; });
 }
@@ -365,8 +355,7 @@ Result<void> WorkQueue::Impl::wait_until_done(Deadline deadline) {
       changed_.wait_for(lock, deadline.left());
   }
   if (why_ended_) return tl::unexpected(*why_ended_);
-  if (const auto lost = std::exchange(why_lost_, std::nullopt)) return tl::unexpected(*lost);
-  return {};
+  return lost_.tell();
 }
 
 // ---- the handle ----------------------------------------------------------------------------

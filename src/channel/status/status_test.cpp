@@ -101,20 +101,6 @@ TEST_F(Status, SaysHowTheNewestCopyWent) {
   EXPECT_EQ(status.producer.copies[0], 2u);
 }
 
-// `gantry ls` calls it the newest copy: a block that is moved into the message is none.
-TEST_F(Status, TheNewestCopyHasNoBytesThatWereMoved) {
-  Consumer in = join();
-  Draft draft;
-  const std::vector<std::byte> copied(5000);
-  draft.copy(copied);
-  Block block = out().pool().allocate(kMiB).value();
-  draft.move(std::move(block), kMiB);
-  ASSERT_TRUE(out().send(std::move(draft), {.deadline = soon()}));
-  const ChannelStatus status = look();
-  EXPECT_EQ(status.path.bytes, 5000u);
-  EXPECT_EQ(status.producer.copied_bytes[0], 5000u);
-}
-
 TEST_F(Status, WhatWaitsForAFirstConsumerAndWhatIsKept) {
   options_.history = 2;
   send(1000, 3);
