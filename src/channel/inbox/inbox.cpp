@@ -285,7 +285,7 @@ tl::unexpected<Error> Inbox::Impl::nothing_came() const {
   std::string nothing = fmt::format("inbox '{}': no message in time", name_);
   for (const Source& source : sources_)
     if (const Error why = source.end->nothing_came().value(); !why.hint.empty())
-      return fail(why.code, nothing + "; all of a sender is held here", why.hint);
+      return fail(why.code, nothing + "; it holds all that a sender may have out", why.hint);
   return fail(Code::timed_out, std::move(nothing));
 }
 
