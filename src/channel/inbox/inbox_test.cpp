@@ -168,7 +168,8 @@ TEST_F(ManyToOne, WhoHoldsAllThatASenderMayHaveOutHearsIt) {
   const auto nothing = inbox.receive(Deadline::after(std::chrono::milliseconds(20)));
   ASSERT_FALSE(nothing);
   EXPECT_EQ(nothing.error().code, Code::timed_out);
-  EXPECT_THAT(nothing.error().message, testing::HasSubstr("it holds all that a sender may have out"));
+  EXPECT_THAT(nothing.error().message,
+              testing::HasSubstr("it holds all that a sender may have out"));
   EXPECT_THAT(nothing.error().hint, testing::HasSubstr("let go of messages"));
 }
 
