@@ -8,6 +8,8 @@
 #include <cstdlib>
 #include <string>
 
+#include "forked_failures.hpp"
+
 namespace gantry {
 namespace {
 
@@ -39,6 +41,17 @@ TEST(ForkedFailures, AreFailuresOfTheirTest) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 1) << status << '\n' << output;
   EXPECT_THAT(output, testing::HasSubstr("2 failures in fork()ed children, the first:"));
   EXPECT_THAT(output, testing::HasSubstr("[  FAILED  ] ForkedFailures.AreFailuresOfTheirTest"));
+}
+
+TEST(ForkedFailures, OfAChildThatExpectsInVainAreNobodys) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    test::expect_in_vain();
+    std::freopen("/dev/null", "w", stdout);
+    EXPECT_TRUE(false);
+    ::_exit(0);
+  }
+  EXPECT_EQ(::waitpid(child, nullptr, 0), child);
 }
 
 }  // namespace
