@@ -22,12 +22,15 @@ constexpr TakenAs kEveryTaking[] = {TakenAs::plain, TakenAs::wide, TakenAs::narr
 constexpr std::size_t kFloatsHalfWay = 1'100'000;  // floats: more than a window
 constexpr std::byte kNotWritten{0xee};             // in none of the first bytes that are made
 
+// The same bytes for all tests: made once.
 template <class T>
-std::vector<std::byte> floats_taken_as() {
-  std::vector<T> values(kFloatsHalfWay);
-  for (std::size_t i = 0; i < kFloatsHalfWay; ++i) values[i] = static_cast<T>(1 + i * 7 % 199);
-  const auto bytes = std::as_bytes(std::span(values));
-  return {bytes.begin(), bytes.end()};
+ConstByteSpan floats_taken_as() {
+  static const std::vector<T> kValues = [] {
+    std::vector<T> values(kFloatsHalfWay);
+    for (std::size_t i = 0; i < kFloatsHalfWay; ++i) values[i] = static_cast<T>(1 + i * 7 % 199);
+    return values;
+  }();
+  return std::as_bytes(std::span(kValues));
 }
 
 class ConversionsHalfWay : public testing::Test {
@@ -123,9 +126,9 @@ class ConversionsHalfWay : public testing::Test {
     in_.emplace(*Consumer::open("frames", consumer_options(options_), soon()));
   }
 
-  const std::vector<std::byte> sent_ = floats_taken_as<float>();
-  const std::vector<std::byte> doubles_ = floats_taken_as<double>();
-  const std::vector<std::byte> octets_ = floats_taken_as<std::uint8_t>();
+  const ConstByteSpan sent_ = floats_taken_as<float>();
+  const ConstByteSpan doubles_ = floats_taken_as<double>();
+  const ConstByteSpan octets_ = floats_taken_as<std::uint8_t>();
   const std::int64_t extent_ = kFloatsHalfWay;
   const Tensor floats_ = Tensor::dense(types::f32, {&extent_, 1});
   const ReshapePlan wide_ = *ReshapePlan::make(types::f64, floats_);

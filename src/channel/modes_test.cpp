@@ -52,10 +52,14 @@ class Modes : public testing::TestWithParam<Way> {
       for (const auto& payload : payloads) ASSERT_TRUE(send(payload)) << payload.size();
     });
   }
-  static std::vector<std::vector<std::byte>> payloads() {
-    std::vector<std::vector<std::byte>> made;
-    for (const Bytes size : kSizes) made.push_back(pattern(size, size));
-    return made;
+  // The same for all tests: made once.
+  static const std::vector<std::vector<std::byte>>& payloads() {
+    static const std::vector<std::vector<std::byte>> kMade = [] {
+      std::vector<std::vector<std::byte>> made;
+      for (const Bytes size : kSizes) made.push_back(pattern(size, size));
+      return made;
+    }();
+    return kMade;
   }
 
   test::ScratchDirectory directory_;
@@ -65,7 +69,7 @@ class Modes : public testing::TestWithParam<Way> {
 };
 
 TEST_P(Modes, EverySizeArrivesWhole) {
-  const auto all = payloads();
+  const auto& all = payloads();
   std::thread sender = sending(all);
   for (std::size_t i = 0; i < all.size(); ++i) {
     const auto message = in_->receive(soon());
@@ -77,7 +81,7 @@ TEST_P(Modes, EverySizeArrivesWhole) {
 }
 
 TEST_P(Modes, ChunkByChunkIsTheSame) {
-  const auto all = payloads();
+  const auto& all = payloads();
   std::thread sender = sending(all);
   for (const auto& payload : all) {
     auto incoming = in_->receive_early(soon());
@@ -96,7 +100,7 @@ TEST_P(Modes, ChunkByChunkIsTheSame) {
 }
 
 TEST_P(Modes, ReceivingIntoABufferIsTheSame) {
-  const auto all = payloads();
+  const auto& all = payloads();
   std::thread sender = sending(all);
   for (const auto& payload : all) {
     std::vector<std::byte> got(payload.size());

@@ -5,13 +5,14 @@
 #include <thread>
 
 #include "base/test_fork.hpp"
+#include "base/test_sanitizer.hpp"
 #include "link_suite.hpp"
 
 // How exports and links end: by a call, by death, by silence.
 namespace gantry {
 namespace {
 
-constexpr Bytes kLarge = 64 * kMiB;
+const Bytes kLarge = has_thread_sanitizer() ? 16 * kMiB : 64 * kMiB;
 
 using LinkEnds = LinkConformance;
 

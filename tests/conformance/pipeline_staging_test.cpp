@@ -4,6 +4,7 @@
 #include <cstdio>
 #include <thread>
 
+#include "base/test_sanitizer.hpp"
 #include "pipeline_suite.hpp"
 
 // How memory meets the device, and what explain() says of it.
@@ -59,7 +60,7 @@ class PayingDevice final : public Device {
 
 class PipelineStaging : public testing::Test {
  protected:
-  static constexpr std::uint64_t kSteps = 1'000'000;
+  const std::uint64_t kSteps = has_thread_sanitizer() ? 250'000 : 1'000'000;
 
   PipelineJob job() {
     return PipelineJob(pipeline_source(), "weigh", kSteps)
@@ -242,7 +243,7 @@ TEST_F(PipelineStaging, ARefusalIsAReasonUnlessItWasAskedFor) {
 }
 
 TEST_F(PipelineStaging, MemoryThatIsNotThereIsAnErrorWithTheCopier) {
-  constexpr Bytes kSize = kSteps * 4 / 4096 * 4096;
+  const Bytes kSize = kSteps * 4 / 4096 * 4096;
   void* const at =
       ::mmap(nullptr, kSize, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(at, MAP_FAILED);
