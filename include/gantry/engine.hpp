@@ -44,7 +44,6 @@ enum class Cause : std::uint8_t {
   unreadable,  ///< A source page that is not mapped, not readable, or beyond the end of its file.
   unwritable,  ///< The same for a destination page.
   cancelled,   ///< By Lane::cancel() or Engine::stop().
-  abandoned,   ///< A fenced move of a batch in which an earlier one failed.
   device,      ///< The engine's device failed and no other engine could go on.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Cause cause) noexcept;
@@ -56,44 +55,29 @@ struct Completion {
   Cause cause = Cause::none;                ///< Why it failed.
   CopyEngine engine = CopyEngine::inline_;  ///< Who executed it, or the larger part of it.
   CacheUse cache = CacheUse::automatic;     ///< The stores that were used.
-  /// Bytes from the front (from the end if Move::backwards()) that are done for certain. A failed
-  /// move may have written some beyond them. For compare: bytes compared and equal.
+  /// Bytes from the front that are done for certain. A failed move may have written some beyond
+  /// them.
   Bytes bytes_done = 0;
   std::uintptr_t fault_address = 0;  ///< The byte that could not be read or written; 0: none.
-  bool equal = false;                ///< For compare: all bytes are equal. If not, the first
-                                     ///< difference is at offset `bytes_done`.
-  std::uint32_t crc32c = 0;          ///< For crc32c and copy_crc32c: CRC of all the bytes.
   std::uint64_t helper_cpu_ns = 0;   ///< CPU time that the engine's own threads spent on it.
 };
 
 /// A request to an engine. Its ranges must stay valid and its sources unchanged until it has ended.
-///   Alignment: any; 64 bytes is quickest. Overlap: none, except source and destination of a copy
-///   with `may_overlap` (as memmove()), and of compare and crc32c, which write nothing.
+///   Alignment: any; 64 bytes is quickest. Source and destination must not overlap.
 struct GANTRY_API Move {
   /// What is done with which of the ranges below.
   enum class Kind : std::uint8_t {
-    copy,         ///< source to destination
-    fill,         ///< pattern to destination
-    compare,      ///< source with second_source
-    crc32c,       ///< CRC-32C (Castagnoli, RFC 3720) of source
-    copy_crc32c,  ///< both in one pass
-    dual_copy,    ///< source to destination and second_destination
-    reshape,      ///< source to destination by `plan`; see gantry/shape.hpp
+    copy,     ///< source to destination
+    fill,     ///< pattern to destination
+    reshape,  ///< source to destination by `plan`; see gantry/shape.hpp
   };
   Kind kind = Kind::copy;                ///< It says which of the fields below count.
   CacheUse cache = CacheUse::automatic;  ///< Where `destination` shall be afterwards.
-  bool fence = false;  ///< Starts when every earlier move of its lane has ended. If one of the same
-                       ///< batch failed it does not start and fails as `abandoned`.
-  bool may_overlap = false;  ///< For copy: as memmove().
-  bool resident = false;     ///< The caller knows that all pages are present, as in pool blocks.
-  std::byte* destination = nullptr;          ///< For all but compare and crc32c.
-  std::byte* second_destination = nullptr;   ///< For dual_copy.
-  const std::byte* source = nullptr;         ///< For all but fill.
-  const std::byte* second_source = nullptr;  ///< For compare.
-  Bytes bytes = 0;                           ///< Length of each range; for reshape: of the
-                                             ///< destination.
-  std::uint64_t pattern = 0;  ///< For fill: repeated from the front on, lowest byte first.
-  std::uint32_t seed = 0;     ///< For CRCs: the CRC of the bytes before these, 0 at the start.
+  bool resident = false;  ///< The caller knows that all pages are present, as in pool blocks.
+  std::byte* destination = nullptr;   ///< Where the result is written.
+  const std::byte* source = nullptr;  ///< For all but fill.
+  Bytes bytes = 0;                    ///< Length of each range; for reshape: of the destination.
+  std::uint64_t pattern = 0;          ///< For fill: repeated from the front on, lowest byte first.
   const ReshapePlan* plan = nullptr;  ///< For reshape; it must outlive the move.
   Bytes plan_from = 0;     ///< For reshape: the byte of the plan's destination at `destination`.
   Bytes source_bytes = 0;  ///< For reshape: the length of `source`, which is the whole source.
@@ -105,16 +89,6 @@ struct GANTRY_API Move {
   [[nodiscard]] static Move fill(ByteSpan destination, std::byte value) noexcept;
   /// Repeats eight bytes, the lowest first.
   [[nodiscard]] static Move fill(ByteSpan destination, std::uint64_t pattern) noexcept;
-  /// Looks for the first difference.
-  [[nodiscard]] static Move compare(ConstByteSpan one, ConstByteSpan other) noexcept;
-  /// The CRC of what is there.
-  [[nodiscard]] static Move crc32c(ConstByteSpan source, std::uint32_t seed = 0) noexcept;
-  /// Copies, and takes the CRC of what it copied.
-  [[nodiscard]] static Move copy_crc32c(ByteSpan destination, ConstByteSpan source,
-                                        std::uint32_t seed = 0) noexcept;
-  /// Copies to two places, reading once.
-  [[nodiscard]] static Move dual_copy(ByteSpan destination, ByteSpan second_destination,
-                                      ConstByteSpan source) noexcept;
   /// Makes bytes [from, from + destination.size()) of the plan's destination; `source` is always
   /// the whole source. Completion::bytes_done counts bytes of the destination.
   [[nodiscard]] static Move reshape(ByteSpan destination, ConstByteSpan source,
@@ -124,15 +98,9 @@ struct GANTRY_API Move {
 
   /// True if it has a source.
   [[nodiscard]] bool reads() const noexcept { return kind != Kind::fill; }
-  /// True if it has a destination.
-  [[nodiscard]] bool writes() const noexcept {
-    return kind != Kind::compare && kind != Kind::crc32c;
-  }
-  /// True for an overlapping copy to higher addresses, which must be done from its end.
-  [[nodiscard]] bool backwards() const noexcept;
 };
 /// How many there are.
-inline constexpr std::size_t kMoveKinds = 7;
+inline constexpr std::size_t kMoveKinds = 3;
 [[nodiscard]] GANTRY_API std::string_view to_string(Move::Kind kind) noexcept;
 
 // ---- lanes ---------------------------------------------------------------------------------
@@ -189,7 +157,7 @@ struct GANTRY_API Explanation {
   [[nodiscard]] std::string text() const;
 };
 
-/// One submitter's queue. Its moves may run at the same time (order them with `fence`) and end in
+/// One submitter's queue. Its moves may run at the same time and end in
 /// the order of their tickets; moves of different lanes do not wait for each other. Any thread may
 /// call every member. The destructor waits for the moves that the lane has taken.
 class GANTRY_API Lane {
@@ -227,9 +195,6 @@ class GANTRY_API Lane {
   /// The lane's eventfd, for loops on poll() or epoll; readable when moves have ended since it was
   /// last read. Errors: `system`.
   [[nodiscard]] virtual Result<int> event_descriptor() = 0;
-  /// A word of the lane that changes when moves end, for loops that sleep by futex(2) with
-  /// FUTEX_WAIT_PRIVATE. Errors: `system`.
-  [[nodiscard]] virtual Result<const std::atomic<std::uint32_t>*> progress_word() = 0;
 
   /// What the lane's engine would do with such a move now.
   [[nodiscard]] virtual Explanation explain(const Move& move,

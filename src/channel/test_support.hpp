@@ -61,7 +61,7 @@ class PlainLane : public LaneBase {
     for (const Move& move : batch) {
       const Executed executed = execute(move, CacheUse::reader_soon, true);
       const Completion completion =
-          completion_of(executed, move, CopyEngine::inline_, CacheUse::reader_soon);
+          completion_of(executed, CopyEngine::inline_, CacheUse::reader_soon);
       if (move.completion != nullptr) *move.completion = completion;
       progress().retire(completion.outcome);
     }

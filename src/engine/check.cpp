@@ -12,14 +12,13 @@ struct Range {
   std::string_view name;
   std::uintptr_t from = 0;
   Bytes bytes = 0;
-  bool written = false;
 };
 
 struct Ranges {
-  std::array<Range, 3> all{};
+  std::array<Range, 2> all{};
   std::size_t count = 0;
-  void add(std::string_view name, const std::byte* at, Bytes bytes, bool written) noexcept {
-    all[count++] = {name, reinterpret_cast<std::uintptr_t>(at), bytes, written};
+  void add(std::string_view name, const std::byte* at, Bytes bytes) noexcept {
+    all[count++] = {name, reinterpret_cast<std::uintptr_t>(at), bytes};
   }
 };
 
@@ -28,12 +27,8 @@ Ranges ranges_of(const Move& move) noexcept {
   Ranges ranges;
   const Bytes bytes = move.bytes;
   const bool reshapes = move.kind == Move::Kind::reshape;
-  if (move.reads()) ranges.add("source", move.source, reshapes ? move.source_bytes : bytes, false);
-  if (move.kind == Move::Kind::compare)
-    ranges.add("second source", move.second_source, bytes, false);
-  if (move.writes()) ranges.add("destination", move.destination, bytes, true);
-  if (move.kind == Move::Kind::dual_copy)
-    ranges.add("second destination", move.second_destination, bytes, true);
+  if (move.reads()) ranges.add("source", move.source, reshapes ? move.source_bytes : bytes);
+  ranges.add("destination", move.destination, bytes);
   return ranges;
 }
 
@@ -44,13 +39,9 @@ tl::unexpected<Error> refuse(const Move& move, const std::string& why, std::stri
 }
 
 Result<void> check_overlap(const Move& move, const Range& one, const Range& other) {
-  if (!one.written && !other.written) return {};
   if (one.from >= other.from + other.bytes || other.from >= one.from + one.bytes) return {};
-  if (move.may_overlap && move.kind == Move::Kind::copy) return {};
-  return refuse(move,
-                fmt::format("the {} at {:#x} and the {} at {:#x} overlap", one.name, one.from,
-                            other.name, other.from),
-                move.kind == Move::Kind::copy ? "set Move::may_overlap if that is meant" : "");
+  return refuse(move, fmt::format("the {} at {:#x} and the {} at {:#x} overlap", one.name, one.from,
+                                  other.name, other.from));
 }
 
 Result<void> check_reshape(const Move& move) {

@@ -41,14 +41,13 @@ void EngineCounters::add(const EngineCounters& other) noexcept {
   add_one(helped_bytes_, other.helped_bytes_);
 }
 
-Completion completion_of(const Executed& executed, const Move& move, CopyEngine engine,
-                         CacheUse cache) noexcept {
+Completion completion_of(const Executed& executed, CopyEngine engine, CacheUse cache) noexcept {
   Completion completion;
-  complete(completion, executed, move, engine, cache);
+  complete(completion, executed, engine, cache);
   return completion;
 }
 
-void complete(Completion& completion, const Executed& executed, const Move& move, CopyEngine engine,
+void complete(Completion& completion, const Executed& executed, CopyEngine engine,
               CacheUse cache) noexcept {
   completion.outcome = executed.cause == Cause::none ? Outcome::done : Outcome::failed;
   completion.cause = executed.cause;
@@ -56,9 +55,6 @@ void complete(Completion& completion, const Executed& executed, const Move& move
   completion.cache = cache;
   completion.bytes_done = executed.bytes_done;
   completion.fault_address = executed.fault_address;
-  completion.equal =
-      move.kind == Move::Kind::compare && executed.cause == Cause::none && executed.equal;
-  completion.crc32c = executed.crc32c;
   completion.helper_cpu_ns = 0;
 }
 

@@ -71,10 +71,10 @@ class LearnedRate {
 
 /// Writes each field where it is wanted: a Completion put together elsewhere and copied would wait
 /// for its parts to leave the store buffer, longer than a small move takes.
-void complete(Completion& completion, const Executed& executed, const Move& move, CopyEngine engine,
+void complete(Completion& completion, const Executed& executed, CopyEngine engine,
               CacheUse cache) noexcept;
-[[nodiscard]] Completion completion_of(const Executed& executed, const Move& move,
-                                       CopyEngine engine, CacheUse cache) noexcept;
+[[nodiscard]] Completion completion_of(const Executed& executed, CopyEngine engine,
+                                       CacheUse cache) noexcept;
 /// The outcome of a move that did not begin.
 [[nodiscard]] Completion not_begun(const Move& move, CopyEngine engine, Cause cause) noexcept;
 [[nodiscard]] tl::unexpected<Error> fail_stopped(std::string_view engine);

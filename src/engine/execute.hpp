@@ -9,34 +9,20 @@ namespace gantry {
 /// waits. Small enough for tens of microseconds, large enough to hide a lock.
 inline constexpr Bytes kUnitBytes = Bytes{512} << 10;
 
-/// The outcome of a part of a move. Offsets count from the part's front, or for Move::backwards()
-/// from its end.
+/// The outcome of a part of a move. Offsets count from the part's front.
 struct Executed {
-  Bytes bytes_done = 0;  ///< Exact to a page after a fault. For compare: equal bytes.
+  Bytes bytes_done = 0;  ///< Exact to a page after a fault.
   Cause cause = Cause::none;
   std::uintptr_t fault_address = 0;
-  bool equal = true;         ///< For compare.
-  std::uint32_t crc32c = 0;  ///< For CRCs: seed and part together, if `cause` is none.
 };
 
-/// True if the parts of a move depend on each other and must be done one after another, in order:
-/// CRCs, which pass the last part's value on as `seed`, and overlapping copies.
-[[nodiscard]] bool is_sequential(const Move& move) noexcept;
-
-/// The part [offset, offset + bytes) of a move as a move of its own; for Move::backwards() counted
-/// from the end.
+/// The part [offset, offset + bytes) of a move as a move of its own.
 [[nodiscard]] Move part_of(const Move& move, Bytes offset, Bytes bytes) noexcept;
 
 /// Executes a checked move in the calling thread. With `catch_faults` a page that cannot be read or
 /// written is an answer rather than a signal (see fault_guard.hpp for the limits). `cache` is
 /// reader_soon or streaming.
 [[nodiscard]] Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept;
-
-/// Executes a part of a move, with the CRC so far. Bytes count as for the whole move: if a part is
-/// not itself done from the end, but the whole is, a part that fails counts as not done.
-[[nodiscard]] Executed execute_part(const Move& whole, Bytes offset, Bytes bytes,
-                                    std::uint32_t crc32c, CacheUse cache,
-                                    bool catch_faults) noexcept;
 
 /// Requests to end a move early; both must outlive it. Relaxed: no data comes with them.
 struct CancelRequests {

@@ -2,8 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <random>
 #include <vector>
 
 // What engines build on; what they promise themselves is in tests/conformance.
@@ -28,34 +26,6 @@ TEST(Execute, PartsMakeTheWhole) {
   }
   EXPECT_EQ(at, parts.size());
   EXPECT_TRUE(whole == parts);
-}
-
-TEST(Execute, PartsOfABackwardsCopyCountFromItsEnd) {
-  auto bytes = mixed_bytes(5000);
-  auto expected = bytes;
-  std::memmove(expected.data() + 300, bytes.data(), 4000);
-  Move move = Move::copy(ByteSpan(bytes).subspan(300, 4000), ConstByteSpan(bytes).first(4000));
-  move.may_overlap = true;
-  ASSERT_TRUE(move.backwards());
-  ASSERT_TRUE(is_sequential(move));
-  for (Bytes at = 0; at < 4000; at += 1000)
-    EXPECT_EQ(execute(part_of(move, at, 1000), CacheUse::reader_soon, true).bytes_done, 1000u);
-  EXPECT_TRUE(bytes == expected);
-}
-
-TEST(Execute, UnitsStopAtADifferenceAndCarryTheCrcOn) {
-  const auto one = mixed_bytes(3 * kUnitBytes + 5);
-  auto other = one;
-  other[2 * kUnitBytes + 9] ^= std::byte{1};
-  const std::atomic<bool> no{false};
-  const CancelRequests none{no, no};
-  const Executed compared =
-      execute_in_units(Move::compare(one, other), CacheUse::reader_soon, true, none);
-  EXPECT_FALSE(compared.equal);
-  EXPECT_EQ(compared.bytes_done, 2 * kUnitBytes + 9);
-  const Move crc = Move::crc32c(one, 9);
-  EXPECT_EQ(execute_in_units(crc, CacheUse::reader_soon, true, none).crc32c,
-            execute(crc, CacheUse::reader_soon, false).crc32c);
 }
 
 TEST(Execute, ACancelledMoveDoesNotBeginAnotherUnit) {

@@ -17,9 +17,4 @@ Result<int> LaneBase::event_descriptor() {
   return progress_.event_descriptor();
 }
 
-Result<const std::atomic<std::uint32_t>*> LaneBase::progress_word() {
-  GANTRY_TRY(be_watched());
-  return &progress_.word();
-}
-
 }  // namespace gantry

@@ -16,7 +16,6 @@ class LaneBase : public Lane, private WaitTarget {
   }
   [[nodiscard]] Outcome wait(Ticket ticket, Deadline deadline, WaitStrategy waiting) final;
   [[nodiscard]] Result<int> event_descriptor() final;
-  [[nodiscard]] Result<const std::atomic<std::uint32_t>*> progress_word() final;
   using Lane::submit;
 
  protected:

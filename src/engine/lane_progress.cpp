@@ -5,13 +5,6 @@
 #include "base/event.hpp"
 
 namespace gantry {
-namespace {
-
-// Bit 31 of the count of sleepers: somebody sleeps that we do not see, for good.
-constexpr std::uint32_t kStrangers = 1u << 31;
-
-}  // namespace
-
 void LaneProgress::retire(Outcome outcome) noexcept {
   // Relaxed: only the retiring thread writes it, and the engine's lock orders those.
   const std::uint64_t ticket = ended_.load(std::memory_order_relaxed) + 1;
@@ -39,11 +32,6 @@ void LaneProgress::sleep(Ticket ticket, std::uint64_t until_ns) noexcept {
   if (ended_.load(std::memory_order_seq_cst) < static_cast<std::uint64_t>(ticket))  // [S]
     futex_wait(word_, word, until_ns);
   sleepers_.fetch_sub(1, std::memory_order_relaxed);  // one wake too many harms nobody
-}
-
-const std::atomic<std::uint32_t>& LaneProgress::word() noexcept {
-  sleepers_.fetch_or(kStrangers, std::memory_order_seq_cst);  // [S]
-  return word_;
 }
 
 // Moves that ended before the first call also ring it: a loop that begins with the descriptor

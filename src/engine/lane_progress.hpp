@@ -18,8 +18,8 @@ namespace gantry {
 //   I3  A sleeper counts itself before it looks; retire() looks at the count after the change. One
 //       of the two sees the other (all four are seq_cst). [S]
 //   I4  Nobody sleeps for a move that retire_at_once() ends: its ticket is not given yet, and all
-//       before it have ended. Those that word() and event_descriptor() let sleep come, and are
-//       counted, under the engine's lock, under which it is called.
+//       before it have ended. Those that event_descriptor() lets sleep come, and are counted,
+//       under the engine's lock, under which it is called.
 class LaneProgress {
  public:
   LaneProgress() = default;
@@ -59,8 +59,6 @@ class LaneProgress {
   /// Sleeps until the ticket has ended, the monotonic clock shows `until_ns`, or for no reason.
   void sleep(Ticket ticket, std::uint64_t until_ns) noexcept;
 
-  /// From now on every announce() wakes, since a sleeper may wait that this class does not know.
-  [[nodiscard]] const std::atomic<std::uint32_t>& word() noexcept;
   [[nodiscard]] Result<int> event_descriptor();
 
   static constexpr std::size_t kRememberedFailures = 1024;

@@ -4,11 +4,6 @@
 namespace gantry {
 namespace {
 
-template <class... Sizes>
-Bytes least(Bytes first, Sizes... others) noexcept {
-  return std::min({first, static_cast<Bytes>(others)...});
-}
-
 Move reading(Move::Kind kind, ConstByteSpan source, Bytes bytes) noexcept {
   Move move;
   move.kind = kind;
@@ -20,7 +15,7 @@ Move reading(Move::Kind kind, ConstByteSpan source, Bytes bytes) noexcept {
 }  // namespace
 
 Move Move::copy(ByteSpan destination, ConstByteSpan source) noexcept {
-  Move move = reading(Kind::copy, source, least(source.size(), destination.size()));
+  Move move = reading(Kind::copy, source, std::min(source.size(), destination.size()));
   move.destination = destination.data();
   return move;
 }
@@ -38,34 +33,6 @@ Move Move::fill(ByteSpan destination, std::uint64_t pattern) noexcept {
   return move;
 }
 
-Move Move::compare(ConstByteSpan one, ConstByteSpan other) noexcept {
-  Move move = reading(Kind::compare, one, least(one.size(), other.size()));
-  move.second_source = other.data();
-  return move;
-}
-
-Move Move::crc32c(ConstByteSpan source, std::uint32_t seed) noexcept {
-  Move move = reading(Kind::crc32c, source, source.size());
-  move.seed = seed;
-  return move;
-}
-
-Move Move::copy_crc32c(ByteSpan destination, ConstByteSpan source, std::uint32_t seed) noexcept {
-  Move move = copy(destination, source);
-  move.kind = Kind::copy_crc32c;
-  move.seed = seed;
-  return move;
-}
-
-Move Move::dual_copy(ByteSpan destination, ByteSpan second_destination,
-                     ConstByteSpan source) noexcept {
-  Move move = reading(Kind::dual_copy, source,
-                      least(source.size(), destination.size(), second_destination.size()));
-  move.destination = destination.data();
-  move.second_destination = second_destination.data();
-  return move;
-}
-
 Move Move::reshape(ByteSpan destination, ConstByteSpan source, const ReshapePlan& plan,
                    Bytes from) noexcept {
   Move move = reading(Kind::reshape, source, destination.size());
@@ -74,11 +41,6 @@ Move Move::reshape(ByteSpan destination, ConstByteSpan source, const ReshapePlan
   move.plan_from = from;
   move.source_bytes = source.size();
   return move;
-}
-
-bool Move::backwards() const noexcept {
-  return kind == Kind::copy && may_overlap && destination > source &&
-         static_cast<Bytes>(destination - source) < bytes;
 }
 
 std::string_view to_string(CopyEngine engine) noexcept {
@@ -101,14 +63,6 @@ std::string_view to_string(Move::Kind kind) noexcept {
       return "copy";
     case Move::Kind::fill:
       return "fill";
-    case Move::Kind::compare:
-      return "compare";
-    case Move::Kind::crc32c:
-      return "crc32c";
-    case Move::Kind::copy_crc32c:
-      return "copy_crc32c";
-    case Move::Kind::dual_copy:
-      return "dual_copy";
     case Move::Kind::reshape:
       return "reshape";
   }
@@ -149,8 +103,6 @@ std::string_view to_string(Cause cause) noexcept {
       return "unwritable";
     case Cause::cancelled:
       return "cancelled";
-    case Cause::abandoned:
-      return "abandoned";
     case Cause::device:
       return "device";
   }

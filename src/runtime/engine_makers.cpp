@@ -17,10 +17,8 @@ using enum Move::Kind;
 // ---- thread --------------------------------------------------------------------------------
 
 LazyEngine::Facts thread_facts() {
-  return {"thread",
-          {true, false, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy}},
-          {0, 0, 64},
-          {std::chrono::microseconds(5), 8}};
+  return {
+      "thread", {true, false, true, {copy, fill}}, {0, 0, 64}, {std::chrono::microseconds(5), 8}};
 }
 
 Result<std::shared_ptr<Engine>> make_thread(const Calibration& calibration) {
@@ -40,7 +38,7 @@ std::string thread_text(const Engine&) {
 
 LazyEngine::Facts dsa_facts() {
   return {"dsa",
-          {true, false, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy}},
+          {true, false, true, {copy, fill}},
           {0, 0, 64},
           {std::chrono::nanoseconds(1200), 30}};  // as published for Sapphire Rapids
 }

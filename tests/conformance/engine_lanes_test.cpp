@@ -50,24 +50,6 @@ TEST_P(EngineLanes, ABatchHasTheTicketOfItsLastMove) {
   EXPECT_TRUE(test::same(one, source) && test::same(two, source) && test::same(three, source));
 }
 
-TEST_P(EngineLanes, AFencedMoveSeesWhatThoseBeforeItWrote) {
-  const auto source = random_bytes(3'000'000, 2);
-  std::vector<std::byte> first(source.size()), second(source.size());
-  for (int i = 0; i < 5; ++i) {
-    std::fill(first.begin(), first.end(), std::byte{});
-    std::array<Move, 2> batch{Move::copy(first, source), Move::copy(second, first)};
-    batch[1].fence = true;
-    ASSERT_EQ(lane_->wait(*lane_->submit(batch)), Outcome::done);
-    ASSERT_TRUE(test::same(second, source));
-    // The same across submissions.
-    ASSERT_TRUE(lane_->submit(Move::fill(first, std::byte{7})));
-    Move after = Move::copy(second, first);
-    after.fence = true;
-    ASSERT_EQ(lane_->wait(*lane_->submit(after)), Outcome::done);
-    ASSERT_TRUE(test::same(second, first));
-  }
-}
-
 TEST_P(EngineLanes, EveryWayOfWaitingEnds) {
   const auto source = random_bytes(5'000'000, 3);
   std::vector<std::byte> copy(source.size());
@@ -121,22 +103,6 @@ TEST_P(EngineLanes, TheEventDescriptorTellsOfEveryEnd) {
       pollfd entry{*event, POLLIN, 0};
       ASSERT_EQ(::poll(&entry, 1, 60'000), 1);
       drain(*event);
-    }
-  }
-}
-
-TEST_P(EngineLanes, TheProgressWordTellsOfEveryEnd) {
-  const auto word = lane_->progress_word();
-  ASSERT_TRUE(word) << word.error().message;
-  const auto source = random_bytes(2'000'000, 7);
-  std::vector<std::byte> copy(source.size());
-  for (int i = 0; i < 10; ++i) {
-    const auto ticket = lane_->submit(Move::copy(copy, source));
-    ASSERT_TRUE(ticket);
-    for (;;) {
-      const std::uint32_t seen = (*word)->load(std::memory_order_acquire);
-      if (lane_->outcome(*ticket) != Outcome::pending) break;
-      futex_wait(**word, seen);
     }
   }
 }

@@ -15,16 +15,6 @@ inline constexpr Bytes kPage = 4096;
 
 using test::random_bytes;
 
-/// CRC-32C by the book (RFC 3720, B.4), a bit at a time.
-inline std::uint32_t plain_crc32c(ConstByteSpan bytes, std::uint32_t seed) {
-  std::uint32_t crc = ~seed;
-  for (const std::byte byte : bytes) {
-    crc ^= std::to_integer<std::uint32_t>(byte);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82f6'3b78u : 0u);
-  }
-  return ~crc;
-}
-
 /// Whole pages with an unreadable one before and after.
 class GuardedPages {
  public:

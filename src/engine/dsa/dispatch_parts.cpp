@@ -26,11 +26,7 @@ bool populate_all(const Move& move) noexcept {
     // MADV_POPULATE_* changes nothing that the caller sees.
     return at == nullptr || populate({const_cast<std::byte*>(at), move.bytes}, access) == 0;
   };
-  const bool dual = move.kind == Move::Kind::dual_copy;
-  return (!move.reads() || made(move.source, PageAccess::read)) &&
-         (move.kind != Move::Kind::compare || made(move.second_source, PageAccess::read)) &&
-         (!move.writes() || made(move.destination, PageAccess::write)) &&
-         (!dual || made(move.second_destination, PageAccess::write));
+  return made(move.source, PageAccess::read) && made(move.destination, PageAccess::write);
 }
 
 }  // namespace
@@ -44,9 +40,7 @@ void Dispatcher::step() noexcept {
     const PendingMoves::Retired retired = lane->retire(report_);
     unfinished_ -= retired.moves;
     load_ -= retired.taken_bytes;
-    if (retired.moves > 0 && lane->count() > 0) changed_ = true;  // a fence may have opened
   }
-  if (changed_) hand_out();
 }
 
 // ---- back from the device ------------------------------------------------------------------
@@ -69,7 +63,7 @@ void Dispatcher::settle(const Flights::Landed& landed) noexcept {
   Part& part = *landed.part;
   if (landed.status == 0) return again_.push_back(&part);  // its batch ended before it
   const Bytes before = part.move.bytes;
-  const Verdict verdict = judge(part, landed.record, landed.status);
+  const Next next = judge(part, landed.record, landed.status);
   part.owner->by_device += before - part.move.bytes;
   const Status status = status_in(landed.status);
   if (status == Status::page_fault || status == Status::page_fault_unresolved) {
@@ -80,28 +74,21 @@ void Dispatcher::settle(const Flights::Landed& landed) noexcept {
     suspicion_ = kSuspicion;
   }
   if (status == Status::bad_opcode) refused_kinds_ |= 1u << static_cast<unsigned>(part.move.kind);
-  switch (verdict.next) {
-    case Verdict::Next::done:
-      if (verdict.differs_at)
-        part.owner->differs_at = std::min(part.owner->differs_at, *verdict.differs_at);
+  switch (next) {
+    case Next::done:
       return finish(part);
-    case Verdict::Next::again:
+    case Next::again:
       part.to_cpu = part.faults > options_.fault_limit;
       return again_.push_back(&part);
-    case Verdict::Next::by_cpu:
+    case Next::by_cpu:
       counts_.refused += status != Status::page_fault_unresolved;
       part.to_cpu = true;
       return again_.push_back(&part);
-    case Verdict::Next::lost:
-      ++counts_.lost;
-      return drop(part, Cause::device, 0);
   }
 }
 
 void Dispatcher::finish(Part& part) noexcept {
-  PendingMove& owner = *part.owner;
-  owner.move.seed = part.move.seed;  // CRCs are done in one part after another
-  --owner.open;
+  --part.owner->open;
   changed_ = true;
   free_parts_.push_back(&part);
 }
@@ -135,8 +122,7 @@ Dispatcher::Route Dispatcher::route(const Part& part) const noexcept {
   const Move& move = part.move;
   // Parts before the place where the move stopped still count: they end what is certain.
   const PendingMove& owner = *part.owner;
-  const Bytes end = std::min(owner.failed_at, owner.differs_at);
-  if (owner.cancelled || part.offset + part.certain >= end) return Route::drop;
+  if (owner.cancelled || part.offset + part.certain >= owner.failed_at) return Route::drop;
   const bool refused = (refused_kinds_ >> static_cast<unsigned>(move.kind) & 1) != 0;
   if (failed_ || refused || part.to_cpu || is_head(part, cut_) || !device_takes(move))
     return Route::cpu;
@@ -214,8 +200,6 @@ void Dispatcher::perform(Chore& chore) const noexcept {
   chore.done = executed.bytes_done;
   chore.cause = executed.cause;
   chore.fault_address = executed.fault_address;
-  chore.equal = executed.equal;
-  if (executed.cause == Cause::none) chore.part->move.seed = executed.crc32c;
 }
 
 void Dispatcher::conclude(const Chore& chore) noexcept {
@@ -230,15 +214,9 @@ void Dispatcher::conclude(const Chore& chore) noexcept {
 
 void Dispatcher::conclude_cpu(const Chore& chore) noexcept {
   Part& part = *chore.part;
-  PendingMove& owner = *part.owner;
-  owner.by_cpu += chore.done;
-  if (chore.cause == Cause::none) {
-    if (!chore.equal)
-      owner.differs_at = std::min(owner.differs_at, part.offset + part.certain + chore.done);
-    return finish(part);
-  }
-  // If the part is done from its end, that much is certain there, and nothing at its front.
-  if (part.move.backwards() == part.backwards) part.certain += chore.done;
+  part.owner->by_cpu += chore.done;
+  if (chore.cause == Cause::none) return finish(part);
+  part.certain += chore.done;
   drop(part, chore.cause, chore.fault_address);
 }
 

@@ -97,11 +97,10 @@ void Dispatcher::remove(PendingMoves& moves) noexcept {
   lanes_.erase(std::find(lanes_.begin(), lanes_.end(), &moves));
 }
 
-void Dispatcher::take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first,
-                      SubmitMode mode) {
+void Dispatcher::take(PendingMoves& moves, std::span<const Move> batch, SubmitMode mode) {
   if (unfinished_ == 0) landed_ns_ = monotonic_ns();
   for (const Move& move : batch) {
-    moves.add(move, resolve_cache(move, options_.streaming_from), first);
+    moves.add(move, resolve_cache(move, options_.streaming_from));
     load_ += move.bytes;
   }
   unfinished_ += batch.size();
@@ -187,8 +186,8 @@ void Dispatcher::look_at_time(std::unique_lock<std::mutex>& lock) noexcept {
 }
 
 // The device is used no more. What it had not answered can be done anew once nobody else writes
-// there; otherwise, and where doing it twice is wrong, it has failed. All of this comes before a
-// ticket ends, since then the memory is the caller's again (I2).
+// there; otherwise it has failed. All of this comes before a ticket ends, since then the memory is
+// the caller's again (I2).
 void Dispatcher::halt(std::unique_lock<std::mutex>& lock, std::string why) noexcept {
   halting_ = true;
   lock.unlock();
@@ -203,7 +202,7 @@ void Dispatcher::halt(std::unique_lock<std::mutex>& lock, std::string why) noexc
   counts_.failed = std::move(why);
   halting_ = false;
   for (Part* part : unanswered) {
-    if (silent && is_repeatable(part->move)) {
+    if (silent) {
       again_.push_back(part);
     } else {
       ++counts_.lost;

@@ -44,7 +44,7 @@ class Dispatcher {
     if (stopping_) return tl::unexpected(closed());
     if (moves.room() < batch.size()) return std::optional<Ticket>{};
     const Ticket last = give(batch.size());
-    take(moves, batch, static_cast<std::uint64_t>(last) + 1 - batch.size(), mode);
+    take(moves, batch, mode);
     return std::optional(last);
   }
 
@@ -74,13 +74,12 @@ class Dispatcher {
     Bytes done = 0;
     Cause cause = Cause::none;
     std::uintptr_t fault_address = 0;
-    bool equal = true;
     std::uint64_t helper_cpu_ns = 0;
   };
   enum class Route : std::uint8_t { drop, device, populate, cpu };
 
   static Error closed();
-  void take(PendingMoves& moves, std::span<const Move> batch, std::uint64_t first, SubmitMode mode);
+  void take(PendingMoves& moves, std::span<const Move> batch, SubmitMode mode);
 
   // With the lock held.
   void step() noexcept;

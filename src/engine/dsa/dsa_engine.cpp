@@ -227,8 +227,6 @@ Explanation DsaLane::explain(const Move& move, SubmitMode) const {
     why = counts.failed + ": the CPU does what it is asked for";
   else if (move.kind == Move::Kind::reshape)
     why = "the device cannot convert: the CPU does it";
-  else if (!device_takes(move))
-    why = "the two destinations differ in their offset within a 4 KiB page: the CPU does it";
   else if (!takes)
     why = "the device does not know this kind of move: the CPU does it";
   told.candidates.push_back({std::string(engine_->name()), takes, told.predicted, why});

@@ -38,23 +38,6 @@ TEST(DsaEngine, LargeMovesAreCutAndTheirBodyIsAligned) {
   EXPECT_EQ(rig.engine->limits().max_move_bytes, 8192u);
 }
 
-// A later part finds a difference while an earlier one has yet to be resumed.
-TEST(DsaEngine, WhatLiesBeforeADifferenceIsStillCompared) {
-  Rig rig({.engine = {.part_bytes = 1024}});
-  const Pages pages(2);
-  const ByteSpan one(pages.at(0), 4096);
-  const ByteSpan other(pages.at(Pages::page()), 4096);
-  for (const Bytes sooner : {Bytes{4096}, Bytes{500}}) {
-    other[3500] = std::byte{1};
-    if (sooner < 4096) other[sooner] = std::byte{1};
-    rig.model->fault_next({.after = 10});
-    const Completion completion = rig.run(Move::compare(one, other));
-    EXPECT_EQ(completion.outcome, Outcome::done);
-    EXPECT_FALSE(completion.equal);
-    EXPECT_EQ(completion.bytes_done, std::min(sooner, Bytes{3500}));
-  }
-}
-
 TEST(DsaEngine, TheCacheFlagFollowsTheReader) {
   Rig rig({.engine = {.streaming_from = 10'000}});
   const Buffer source = random_bytes(20'000, 1);
@@ -173,18 +156,6 @@ INSTANTIATE_TEST_SUITE_P(Each, DsaHalted,
                                          Halted{Entrance::movdir64b, Halt::refuses},
                                          Halted{Entrance::write, Halt::accepts},
                                          Halted{Entrance::write, Halt::refuses}));
-
-TEST(DsaHalt, AnOverlappingCopyThatWasUnderWayFailsSinceItCannotBeDoneTwice) {
-  Rig rig({.engine = {.time_limit = kShortLimit}});
-  rig.model->halt(Halt::accepts);
-  Buffer memory = random_bytes(5000, 1);
-  Move move = Move::copy({memory.data() + 10, 4000}, {memory.data(), 4000});
-  move.may_overlap = true;
-  const Completion completion = rig.run(move);
-  EXPECT_EQ(completion.cause, Cause::device);
-  EXPECT_EQ(completion.bytes_done, 0u);
-  EXPECT_EQ(rig.engine->counts().lost, 1u);
-}
 
 TEST(DsaHalt, WhatADeviceThatMayStillWriteHoldsFailsAndLaterMovesDoNot) {
   Rig rig({.engine = {.time_limit = kShortLimit}});

@@ -21,7 +21,7 @@ class RandomMoves : public testing::TestWithParam<Entrance> {
   Bytes size() { return below(8) == 0 ? below(kZoneBytes / 2) : below(700); }
 
   Move move_in(std::size_t zone);
-  Completion expected(const Move& move);
+  void expect(const Move& move);  // in the shadow
   std::byte* shadow_of(const std::byte* at) { return shadow_.data() + (at - memory_.data()); }
   void run_batch();
 
@@ -35,73 +35,33 @@ class RandomMoves : public testing::TestWithParam<Entrance> {
                        .full_limit = std::chrono::seconds(5)}}};
 };
 
-// Three places in a zone that do not overlap, or two that may.
+// Two places in a zone that do not overlap.
 Move RandomMoves::move_in(std::size_t zone) {
-  const Bytes bytes = size() * 2 / 3;
+  const Bytes bytes = size();
   std::byte* base = memory_.data() + zone * kZoneBytes;
-  const Bytes third = kZoneBytes / 3;
-  const auto place = [&](Bytes index) { return base + index * third + below(third - bytes + 1); };
-  const ByteSpan one(place(0), bytes);
-  const ByteSpan two(place(1), bytes);
-  ByteSpan three(place(2), bytes);
-  switch (below(8)) {
-    case 0:
-      return Move::fill(one, dice_());
-    case 1:
-      return Move::compare(one, below(2) == 0 ? one : two);
-    case 2:
-      return Move::crc32c(one, static_cast<std::uint32_t>(dice_()));
-    case 3:
-      return Move::copy_crc32c(one, two, static_cast<std::uint32_t>(dice_()));
-    case 4:
-      if (bytes < third - 4096 && below(4) != 0) {  // mostly where the device can do both
-        std::byte* least = base + 2 * third;
-        three = {least + (address_of(one.data()) - address_of(least)) % 4096, bytes};
-      }
-      return Move::dual_copy(one, three, two);
-    case 5:
-    case 6: {  // overlapping, either way
-      std::byte* near = one.data() + below(bytes + 1);
-      Move move = below(2) == 0 ? Move::copy(one, {near, bytes}) : Move::copy({near, bytes}, one);
-      move.may_overlap = true;
-      return move;
-    }
-    default:
-      return Move::copy(one, two);
-  }
+  const Bytes half = kZoneBytes / 2;
+  const auto place = [&](Bytes index) { return base + index * half + below(half - bytes + 1); };
+  const ByteSpan one(place(0), bytes), other(place(1), bytes);
+  return below(4) == 0 ? Move::fill(one, dice_()) : Move::copy(one, other);
 }
 
-Completion RandomMoves::expected(const Move& move) {
-  Completion want{.outcome = Outcome::done, .bytes_done = move.bytes};
-  const std::byte* from = move.source == nullptr ? nullptr : shadow_of(move.source);
-  std::byte* to = move.destination == nullptr ? nullptr : shadow_of(move.destination);
-  if (move.kind == Move::Kind::fill) {
-    for (Bytes i = 0; i < move.bytes; ++i)
-      to[i] = static_cast<std::byte>(move.pattern >> i % 8 * 8);
-  } else if (move.kind == Move::Kind::compare) {
-    const std::byte* other = shadow_of(move.second_source);
-    while (want.bytes_done > 0 && std::memcmp(from, other, want.bytes_done) != 0) --want.bytes_done;
-    want.equal = want.bytes_done == move.bytes;
-  } else {
-    if (move.kind != Move::Kind::copy && move.kind != Move::Kind::dual_copy)
-      want.crc32c = crc32c(move.seed, {from, move.bytes});
-    if (to != nullptr) std::memmove(to, from, move.bytes);
-    if (move.kind == Move::Kind::dual_copy)
-      std::memcpy(shadow_of(move.second_destination), from, move.bytes);
+void RandomMoves::expect(const Move& move) {
+  std::byte* to = shadow_of(move.destination);
+  if (move.kind == Move::Kind::copy) {
+    std::memcpy(to, shadow_of(move.source), move.bytes);
+    return;
   }
-  return want;
+  for (Bytes i = 0; i < move.bytes; ++i) to[i] = static_cast<std::byte>(move.pattern >> i % 8 * 8);
 }
 
 void RandomMoves::run_batch() {
   std::vector<Move> batch;
-  std::vector<Completion> want;
   std::vector<Completion> got(kZones);
   const std::size_t moves = 1 + below(kZones);
   for (std::size_t i = 0; i < moves; ++i) {
     batch.push_back(move_in(i));
-    want.push_back(expected(batch.back()));
+    expect(batch.back());
     batch.back().completion = &got[i];
-    batch.back().fence = below(20) == 0;
   }
   const auto ticket = rig_.lane->submit(batch);
   ASSERT_TRUE(ticket) << to_string(ticket.error());
@@ -109,11 +69,7 @@ void RandomMoves::run_batch() {
   for (std::size_t i = 0; i < moves; ++i) {
     SCOPED_TRACE(testing::Message() << to_string(batch[i].kind) << " of " << batch[i].bytes);
     ASSERT_EQ(got[i].outcome, Outcome::done) << to_string(got[i].cause);
-    ASSERT_EQ(got[i].bytes_done, want[i].bytes_done);
-    ASSERT_EQ(got[i].equal, want[i].equal);
-    if (batch[i].kind == Move::Kind::crc32c || batch[i].kind == Move::Kind::copy_crc32c) {
-      ASSERT_EQ(got[i].crc32c, want[i].crc32c);
-    }
+    ASSERT_EQ(got[i].bytes_done, batch[i].bytes);
   }
   ASSERT_TRUE(memory_ == shadow_);
 }
@@ -134,7 +90,7 @@ TEST_P(RandomMoves, AreByteExactWhateverGoesWrong) {
   if (GetParam() != Entrance::write) {
     EXPECT_GT(counts.batch_faults, 0u);
   }
-  EXPECT_LT(counts.to_cpu, kMoves / 10);  // dual copies to places that do not suit the device
+  EXPECT_LT(counts.to_cpu, kMoves / 100);
   EXPECT_EQ(counts.refused, 0u);
   EXPECT_EQ(counts.failed, "");
   EXPECT_EQ(rig_.model->counts().dropped, 0u);

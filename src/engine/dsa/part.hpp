@@ -2,7 +2,6 @@
               // record.
 
 #include <gantry/engine.hpp>
-#include <optional>
 
 #include "engine/dsa/descriptor.hpp"
 
@@ -14,41 +13,32 @@ struct PendingMove;
 /// flights, or the thread that works on it.
 struct Part {
   PendingMove* owner = nullptr;
-  Bytes offset = 0;        ///< Its place in its move: from the front, or if backwards from the end.
-  bool backwards = false;  ///< True if its whole move is.
-  Move move;               ///< What is left of it. For CRCs `seed` is the value so far.
+  Bytes offset = 0;  ///< Its place in its move.
+  Move move;         ///< What is left of it.
   CacheUse cache = CacheUse::reader_soon;
-  Bytes certain = 0;  ///< Bytes done for certain, from the side that `offset` counts from.
+  Bytes certain = 0;  ///< Bytes done for certain, from its front.
   unsigned faults = 0;
   bool populated = false;  ///< Its pages were made present, or the caller says they are.
   bool to_cpu = false;     ///< The device is not asked again.
 };
 
-/// True if the device can do the move; not a dual copy to places that differ within their pages.
-[[nodiscard]] bool device_takes(const Move& move) noexcept;
-
-/// True if doing it again from the start gives the same: it writes nothing of what it reads.
-[[nodiscard]] bool is_repeatable(const Move& move) noexcept;
+/// True if the device can do the move: it cannot convert.
+[[nodiscard]] inline bool device_takes(const Move& move) noexcept {
+  return move.kind != Move::Kind::reshape;
+}
 
 /// The descriptor for what is left of `part`, to be answered in `record`.
 [[nodiscard]] Descriptor describe(const Part& part, const CompletionRecord& record) noexcept;
 
-/// What follows from a record.
-struct Verdict {
-  enum class Next : std::uint8_t {
-    done,
-    again,   ///< The rest can be submitted again once its pages are present.
-    by_cpu,  ///< The device did not begin, or stopped for good; the CPU can do the rest.
-    lost,    ///< How much was done is unknown, and doing it again would be wrong.
-  } next = Next::done;
-  std::optional<Bytes> differs_at{};  ///< compare: offset of the first difference in its move
+/// What follows from a record. A move writes nothing of what it reads, so that doing a part again
+/// is right whatever the device did of it.
+enum class Next : std::uint8_t {
+  done,
+  again,   ///< The rest can be submitted again once its pages are present.
+  by_cpu,  ///< The device did not begin, stopped for good, or claims the impossible.
 };
 
 /// Reads a record whose raw status is `status`, and shortens the part by what was done.
-[[nodiscard]] Verdict judge(Part& part, const CompletionRecord& record,
-                            std::uint8_t status) noexcept;
-
-/// Takes `bytes` that are done off the front of what is left, or off its tail.
-void shorten(Part& part, Bytes bytes, bool tail) noexcept;
+[[nodiscard]] Next judge(Part& part, const CompletionRecord& record, std::uint8_t status) noexcept;
 
 }  // namespace gantry::dsa

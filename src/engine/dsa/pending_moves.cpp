@@ -10,16 +10,15 @@ namespace {
 
 constexpr std::uint64_t kLookAhead = 32;  // moves beyond one that cannot go on at present
 
-// Bytes up to the first whole line of the range that is written, or else read.
+// Bytes up to the first whole line that is written.
 Bytes to_next_line(const Move& move) noexcept {
-  const Address at = address_of(move.writes() ? move.destination : move.source);
-  return (kLine - at % kLine) % kLine;
+  return (kLine - address_of(move.destination) % kLine) % kLine;
 }
 
 Bytes next_bytes(const PendingMove& pending, const Cut& cut) noexcept {
   const Move& move = pending.move;
   const Bytes left = move.bytes - pending.given;
-  if (pending.given == 0 && move.bytes >= cut.align_from && !move.may_overlap)
+  if (pending.given == 0 && move.bytes >= cut.align_from)
     if (const Bytes head = to_next_line(move); head != 0) return head;
   return std::min(left, cut.part_bytes);
 }
@@ -27,20 +26,17 @@ Bytes next_bytes(const PendingMove& pending, const Cut& cut) noexcept {
 void tell(const PendingMove& pending, Outcome outcome) noexcept {
   if (pending.move.completion == nullptr) return;
   Completion& told = *pending.move.completion;
-  const bool differs = pending.differs_at < pending.failed_at;
   told.cause = outcome == Outcome::failed ? pending.cause : Cause::none;
   told.engine = pending.by_cpu > pending.by_device ? CopyEngine::inline_ : CopyEngine::dsa;
   told.cache = pending.cache;
-  told.bytes_done = std::min({pending.given, pending.failed_at, pending.differs_at});
+  told.bytes_done = std::min(pending.given, pending.failed_at);
   told.fault_address = outcome == Outcome::failed ? pending.fault_address : 0;
-  told.equal = pending.move.kind == Move::Kind::compare && outcome == Outcome::done && !differs;
-  told.crc32c = pending.move.seed;
   told.helper_cpu_ns = pending.helper_cpu_ns;
   told.outcome = outcome;
 }
 
 void enter_in(const PendingMove& pending, Outcome outcome, EngineReport& report) noexcept {
-  const Bytes done = std::min({pending.given, pending.failed_at, pending.differs_at});
+  const Bytes done = std::min(pending.given, pending.failed_at);
   const CopyEngine by = pending.by_cpu > pending.by_device ? CopyEngine::inline_ : CopyEngine::dsa;
   EngineReport::Path& path = report.by_engine[static_cast<std::size_t>(by)];
   ++path.moves;
@@ -48,7 +44,7 @@ void enter_in(const PendingMove& pending, Outcome outcome, EngineReport& report)
   ++report.moves;
   report.bytes += done;
   report.failed += outcome == Outcome::failed;
-  report.streamed += pending.move.writes() && pending.cache == CacheUse::streaming;
+  report.streamed += pending.cache == CacheUse::streaming;
 }
 
 }  // namespace
@@ -63,12 +59,11 @@ void PendingMove::fail(Bytes at, Cause why, std::uintptr_t address) noexcept {
 PendingMoves::PendingMoves(std::size_t depth, LaneProgress& progress)
     : ring_(depth), progress_(progress) {}
 
-void PendingMoves::add(const Move& move, CacheUse cache, std::uint64_t batch_first) noexcept {
+void PendingMoves::add(const Move& move, CacheUse cache) noexcept {
   PendingMove& pending = at(last_ + 1);
   pending = PendingMove{};
   pending.move = move;
   pending.cache = cache;
-  pending.batch_first = batch_first;
   ++last_;
 }
 
@@ -76,30 +71,17 @@ void PendingMoves::cancel() noexcept {
   for (std::uint64_t ticket = first_; ticket <= last_; ++ticket) at(ticket).cancelled = true;
 }
 
-// I2.
-bool PendingMoves::may_begin(PendingMove& pending, std::uint64_t ticket) noexcept {
-  if (!pending.move.fence || pending.given != 0) return true;
-  if (ticket != first_) return false;
-  if (last_failed_ < pending.batch_first) return true;
-  pending.fail(0, Cause::abandoned, 0);
-  return true;
-}
-
 bool PendingMoves::next_part(const Cut& cut, Part& part) noexcept {
   const auto is_out = [](const PendingMove& p) { return p.stopped() || p.given == p.move.bytes; };
   next_ = std::max(next_, first_);
-  while (next_ <= last_ && is_out(at(next_)) && (next_ == first_ || !at(next_).move.fence)) ++next_;
+  while (next_ <= last_ && is_out(at(next_))) ++next_;
   const std::uint64_t end = std::min(last_, next_ + kLookAhead);
   for (std::uint64_t ticket = next_; ticket <= end; ++ticket) {
     PendingMove& pending = at(ticket);
-    if (pending.stopped()) continue;
-    if (!may_begin(pending, ticket)) return false;
-    const std::uint32_t most = is_sequential(pending.move) ? 1 : cut.parts;
-    if (pending.stopped() || pending.given == pending.move.bytes || pending.open >= most) continue;
+    if (is_out(pending) || pending.open >= cut.parts) continue;
     const Bytes bytes = next_bytes(pending, cut);
     part = Part{.owner = &pending,
                 .offset = pending.given,
-                .backwards = pending.move.backwards(),
                 .move = part_of(pending.move, pending.given, bytes),
                 .cache = pending.cache,
                 .populated = pending.move.resident};
@@ -110,15 +92,11 @@ bool PendingMoves::next_part(const Cut& cut, Part& part) noexcept {
   return false;
 }
 
-void PendingMoves::end(PendingMove& pending, std::uint64_t ticket, EngineReport& report) noexcept {
-  const bool whole =
-      pending.given == pending.move.bytes && pending.failed_at == PendingMove::kNowhere;
-  if (pending.cancelled && !whole && pending.differs_at == PendingMove::kNowhere)
+void PendingMoves::end(PendingMove& pending, EngineReport& report) noexcept {
+  if (pending.cancelled && pending.given != pending.move.bytes)
     pending.fail(pending.given, Cause::cancelled, 0);
-  const bool failed =
-      pending.failed_at != PendingMove::kNowhere && pending.failed_at <= pending.differs_at;
+  const bool failed = pending.failed_at != PendingMove::kNowhere;
   const Outcome outcome = failed ? Outcome::failed : Outcome::done;
-  if (failed) last_failed_ = ticket;
   tell(pending, outcome);
   enter_in(pending, outcome, report);
   progress_.retire(outcome);
@@ -126,11 +104,11 @@ void PendingMoves::end(PendingMove& pending, std::uint64_t ticket, EngineReport&
 
 PendingMoves::Retired PendingMoves::retire(EngineReport& report) noexcept {
   Retired retired;
-  while (first_ <= last_ && may_begin(at(first_), first_) && at(first_).over()) {
+  while (first_ <= last_ && at(first_).over()) {
     PendingMove& pending = at(first_);
     retired.taken_bytes += pending.move.bytes;
     ++retired.moves;
-    end(pending, first_, report);
+    end(pending, report);
     ++first_;  // I1
   }
   if (retired.moves > 0) progress_.announce();

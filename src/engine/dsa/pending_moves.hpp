@@ -23,22 +23,18 @@ struct PendingMove {
 
   Move move;
   CacheUse cache = CacheUse::reader_soon;
-  std::uint64_t batch_first = 0;  ///< Ticket of the first move of its batch.
-  Bytes given = 0;                ///< Bytes handed out.
-  std::uint32_t open = 0;         ///< Parts handed out that have not ended.
-  Bytes failed_at = kNowhere;     ///< The lowest offset from which on something is missing.
+  Bytes given = 0;             ///< Bytes handed out.
+  std::uint32_t open = 0;      ///< Parts handed out that have not ended.
+  Bytes failed_at = kNowhere;  ///< The lowest offset from which on something is missing.
   Cause cause = Cause::none;
   std::uintptr_t fault_address = 0;
-  Bytes differs_at = kNowhere;
   Bytes by_device = 0;
   Bytes by_cpu = 0;
   std::uint64_t helper_cpu_ns = 0;
   bool cancelled = false;
   bool faulted = false;  ///< A page was missing, so others of the move may be.
 
-  [[nodiscard]] bool stopped() const noexcept {
-    return cancelled || failed_at != kNowhere || differs_at != kNowhere;
-  }
+  [[nodiscard]] bool stopped() const noexcept { return cancelled || failed_at != kNowhere; }
   [[nodiscard]] bool over() const noexcept {
     return open == 0 && (given == move.bytes || stopped());
   }
@@ -47,7 +43,6 @@ struct PendingMove {
 
 /// The moves of one lane in a ring, by their tickets. The dispatcher's lock guards it.
 ///   I1  Tickets from first() to last() are unfinished; they leave from the front, in order.
-///   I2  A fenced move hands nothing out before it is first(); none after it does so before it.
 class PendingMoves {
  public:
   /// `progress` must outlive it.
@@ -57,7 +52,7 @@ class PendingMoves {
   [[nodiscard]] std::size_t count() const noexcept {
     return static_cast<std::size_t>(last_ + 1 - first_);
   }
-  void add(const Move& move, CacheUse cache, std::uint64_t batch_first) noexcept;
+  void add(const Move& move, CacheUse cache) noexcept;
   void cancel() noexcept;
   /// The next piece of any move that may begin. False: there is none at present.
   bool next_part(const Cut& cut, Part& part) noexcept;
@@ -78,13 +73,11 @@ class PendingMoves {
   [[nodiscard]] PendingMove& at(std::uint64_t ticket) noexcept {
     return ring_[ticket % ring_.size()];
   }
-  bool may_begin(PendingMove& pending, std::uint64_t ticket) noexcept;
-  void end(PendingMove& pending, std::uint64_t ticket, EngineReport& report) noexcept;
+  void end(PendingMove& pending, EngineReport& report) noexcept;
 
   std::vector<PendingMove> ring_;
   std::uint64_t first_ = 1;
   std::uint64_t last_ = 0;
-  std::uint64_t last_failed_ = 0;
   std::uint64_t next_ = 1;  // all before it were handed out wholly, or will not be
   LaneProgress& progress_;
 };

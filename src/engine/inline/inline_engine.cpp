@@ -25,7 +25,7 @@ class InlineEngine final : public Engine, public std::enable_shared_from_this<In
   std::string_view name() const noexcept override { return "inline"; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {false, true, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy, reshape}};
+    return {false, true, true, {copy, fill, reshape}};
   }
   Limits limits() const noexcept override { return {0, 0, 64}; }
   Cost cost() const noexcept override { return {std::chrono::nanoseconds(50), rate_.get()}; }
@@ -47,9 +47,6 @@ class InlineEngine final : public Engine, public std::enable_shared_from_this<In
   }
   void leave() noexcept { inside_.fetch_sub(1, std::memory_order_release); }  // [Q]
   Completion run(const Move& move, const std::atomic<bool>& cancelled_lane) noexcept;
-  Completion abandon(const Move& move) noexcept {
-    return counted(not_begun(move, CopyEngine::inline_, Cause::abandoned));
-  }
   [[nodiscard]] CacheUse cache_for(const Move& move) const noexcept {
     return resolve_cache(move, options_.streaming_from);
   }
@@ -117,7 +114,7 @@ Completion InlineEngine::run(const Move& move, const std::atomic<bool>& cancelle
                                 : execute_in_units(move, cache, options_.catch_faults, requests);
   if (start != 0 && executed.cause == Cause::none)
     rate_.learn(executed.bytes_done, monotonic_ns() - start);
-  return counted(completion_of(executed, move, CopyEngine::inline_, cache));
+  return counted(completion_of(executed, CopyEngine::inline_, cache));
 }
 
 Result<Ticket> InlineLane::submit(std::span<const Move> batch, SubmitMode) {
@@ -128,11 +125,8 @@ Result<Ticket> InlineLane::submit(std::span<const Move> batch, SubmitMode) {
   if (!engine_->enter()) return fail_stopped("inline");
   const std::lock_guard lock(mutex_);
   cancelled_.store(false, std::memory_order_relaxed);
-  bool failed = false;
   for (const Move& move : batch) {
-    const Completion completion =
-        move.fence && failed ? engine_->abandon(move) : engine_->run(move, cancelled_);
-    failed |= completion.outcome == Outcome::failed;
+    const Completion completion = engine_->run(move, cancelled_);
     if (move.completion != nullptr) *move.completion = completion;
     give_tickets(1);
     progress().retire(completion.outcome);

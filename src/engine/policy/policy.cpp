@@ -28,8 +28,7 @@ bool is_aligned(const Move& move, Bytes alignment) noexcept {
   const auto on = [&](const std::byte* at) {
     return reinterpret_cast<std::uintptr_t>(at) % alignment == 0;
   };
-  return on(move.destination) && on(move.source) && on(move.second_source) &&
-         on(move.second_destination);
+  return on(move.destination) && on(move.source);
 }
 
 // An engine that gains something at one size, and nothing at the next larger one that was measured,
@@ -128,7 +127,6 @@ Verdict Policy::weigh_one(std::size_t engine, std::span<const Move> batch,
     verdict.possible = verdict.possible && executes(members_[engine], move.kind);
     verdict.predicted_ns += (one_awaited ? costs.synchronous : costs.queued).at(move.bytes);
     verdict.caller_ns += costs.caller.at(move.bytes);
-    verdict.sequential = verdict.sequential || is_sequential(move);
     add_corrections(verdict, engine, move);
   }
   verdict.ahead_ns =
@@ -142,14 +140,7 @@ Verdict Policy::weigh_one(std::size_t engine, std::span<const Move> batch,
 
 Verdicts Policy::weigh(std::span<const Move> batch, const Situation& situation) const noexcept {
   Verdicts verdicts;
-  for (std::size_t i = 0; i < members_.size(); ++i) {
-    verdicts[i] = weigh_one(i, batch, situation);
-    const bool by_threads = members_[i].kind == CopyEngine::thread;
-    verdicts[i].sequential = verdicts[i].sequential && by_threads;
-    // The curve was measured with a waiter's help, which such a move cannot have.
-    if (verdicts[i].sequential)
-      verdicts[i].predicted_ns = std::max(verdicts[i].predicted_ns, verdicts[0].predicted_ns);
-  }
+  for (std::size_t i = 0; i < members_.size(); ++i) verdicts[i] = weigh_one(i, batch, situation);
   return verdicts;
 }
 

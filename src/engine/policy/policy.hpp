@@ -40,7 +40,6 @@ struct Verdict {
   double pages_ns = 0;      ///< For pages that may be missing.
   double unaligned_ns = 0;  ///< For unaligned ends.
   bool shares_cpu = false;  ///< Its worker would find no free CPU.
-  bool sequential = false;  ///< Nobody could help with the move.
 };
 using Verdicts = std::array<Verdict, kMaxPolicyEngines>;
 

@@ -106,67 +106,15 @@ TEST_F(PolicyEngines, EndTicketsInOrderAcrossEngines) {
   EXPECT_EQ(engine_->load(), 0u);
 }
 
-TEST_F(PolicyEngines, HoldAFencedMoveUntilOtherEnginesHaveEnded) {
+TEST_F(PolicyEngines, CancelWhatIsAway) {
   other_->open(false);
-  submit(Move::copy(copy_, source_));
-  Move after = Move::copy(ByteSpan(second_).first(4096), copy_);
-  after.fence = true;
-  const Ticket last = submit(after);
-  for (int i = 0; i < 100; ++i) lane_->poll();
-  EXPECT_EQ(second_[0], std::byte{});
-  other_->open();
-  ASSERT_EQ(lane_->wait(last), Outcome::done);
-  EXPECT_TRUE(std::equal(second_.begin(), second_.begin() + 4096, source_.begin()));
-}
-
-TEST_F(PolicyEngines, LeaveAFenceToTheEngineThatHasAllBefore) {
-  other_->open(false);
-  submit(Move::copy(copy_, source_));
-  Move after = Move::copy(second_, copy_);
-  after.fence = true;
-  const Ticket last = submit(after);
-  other_->open();  // no poll of ours in between: the other engine needs none
-  ASSERT_EQ(lane_->wait(last), Outcome::done);
-  EXPECT_TRUE(second_ == source_);
-  EXPECT_EQ(moves_by(CopyEngine::thread), 2u);
-}
-
-TEST_F(PolicyEngines, AbandonWhatFollowsAFailureOfItsBatch) {
-  void* const missing = ::mmap(nullptr, kLarge, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  ASSERT_NE(missing, MAP_FAILED);
-  for (const Bytes bytes : {Bytes{4096}, kLarge}) {
-    std::array<Completion, 3> ends;
-    std::array<Move, 3> batch{Move::copy({static_cast<std::byte*>(missing), bytes}, source_),
-                              Move::copy(ByteSpan(copy_).first(bytes), source_),
-                              Move::copy(ByteSpan(second_).first(bytes), source_)};
-    batch[1].fence = true;
-    for (std::size_t i = 0; i < batch.size(); ++i) batch[i].completion = &ends[i];
-    const auto last = lane_->submit(batch);
-    ASSERT_TRUE(last);
-    EXPECT_EQ(lane_->wait(*last), ends[2].outcome);
-    EXPECT_EQ(ends[0].cause, Cause::unwritable);
-    EXPECT_EQ(ends[1].cause, Cause::abandoned) << bytes;
-    EXPECT_EQ(ends[2].outcome, Outcome::done);
-    EXPECT_EQ(submit(Move::copy(ByteSpan(copy_).first(64), source_)),
-              Ticket{static_cast<std::uint64_t>(*last) + 1});
-  }
-  ::munmap(missing, kLarge);
-}
-
-TEST_F(PolicyEngines, CancelWhatIsHeldAndWhatIsAway) {
-  other_->open(false);
-  Completion away, held;
-  Move first = Move::copy(copy_, source_);
-  first.completion = &away;
-  Move second = Move::copy(ByteSpan(second_).first(64), source_);
-  second.fence = true;
-  second.completion = &held;
-  submit(first);
-  const Ticket last = submit(second);
+  Completion away;
+  Move move = Move::copy(copy_, source_);
+  move.completion = &away;
+  const Ticket last = submit(move);
   lane_->cancel();
   EXPECT_EQ(lane_->wait(last), Outcome::failed);
   EXPECT_EQ(away.cause, Cause::cancelled);
-  EXPECT_EQ(held.cause, Cause::cancelled);
   other_->open();
   EXPECT_EQ(lane_->wait(submit(Move::copy(copy_, source_))), Outcome::done);  // it goes on
 }
@@ -207,10 +155,7 @@ TEST_F(PolicyEngines, RingWithoutAnyPoll) {
   ASSERT_TRUE(event) << event.error().message;
   other_->open(false);
   submit(Move::copy(copy_, source_));
-  Move held = Move::copy(second_, copy_);
-  held.bytes = 700'000;  // goes to another engine, so it is held; that one's lane is opened late
-  held.fence = true;
-  const Ticket last = submit(held);
+  const Ticket last = submit(Move::copy(ByteSpan(second_).first(700'000), source_));
   other_->open();
   while (lane_->outcome(last) == Outcome::pending) {
     pollfd entry{*event, POLLIN, 0};
@@ -254,8 +199,8 @@ TEST_F(PolicyEngines, AreRefusedWithoutEnginesOrWithOneTwice) {
 }
 
 // Property: whatever engine takes a part, every copy is whole when its ticket has ended, and each
-// ticket ends once. Method: three threads on one lane, sizes on both sides of the border, every
-// fourth fenced; data compared by each.
+// ticket ends once. Method: three threads on one lane, sizes on both sides of the border; data
+// compared by each.
 TEST_F(PolicyEngines, ServeManySubmittersOnOneLane) {
   std::atomic<int> wrong{0};
   const auto work = [&](unsigned who) {
@@ -265,7 +210,6 @@ TEST_F(PolicyEngines, ServeManySubmittersOnOneLane) {
       const Bytes bytes = i % 2 == 0 ? random() % 5000 : kLarge + random() % 5000;
       Completion completion;
       Move move = Move::copy(ByteSpan(copy).first(bytes), ConstByteSpan(source_).last(bytes));
-      move.fence = i % 4 == 0;
       move.completion = &completion;
       const auto ticket =
           lane_->submit(move, i % 3 == 0 ? SubmitMode::synchronous : SubmitMode::queued);

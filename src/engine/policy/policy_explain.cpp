@@ -62,7 +62,6 @@ std::string Policy::why(std::size_t engine, const Verdict& verdict, const Move& 
   if (verdict.unaligned_ns > 0)
     append(text, fmt::format("{} for ends that are not on {} bytes",
                              human_time(verdict.unaligned_ns), member.alignment));
-  if (verdict.sequential) append(text, "its parts depend on each other: nobody can help");
   if (engine != 0)
     append(text, fmt::format("{} of the caller's time", human_time(verdict.caller_ns)));
   return text;

@@ -27,7 +27,6 @@ void note_copied(const Move& move) noexcept {
   completion.outcome = Outcome::done;
   completion.cache = CacheUse::reader_soon;
   completion.bytes_done = move.bytes;
-  completion.crc32c = move.seed;
 }
 
 tl::unexpected<Error> fail_forked() {
@@ -89,7 +88,7 @@ Result<Ticket> PolicyLane::slow_submit_small(const Move& move, SubmitMode mode) 
   const CacheUse cache = engine_->policy().cache_for(move);
   Completion unwanted;
   Completion& completion = move.completion != nullptr ? *move.completion : unwanted;
-  complete(completion, execute(move, cache, true), move, CopyEngine::inline_, cache);
+  complete(completion, execute(move, cache, true), CopyEngine::inline_, cache);
   const Ticket ticket = queue_.add_over(completion);
   queue_.mutex.unlock_briefly();
   return ticket;
@@ -214,12 +213,6 @@ Result<int> PolicyLane::event_descriptor() {
   GANTRY_TRY(be_watched());
   const RouteQueue::Lock lock(queue_.mutex);  // I4 of LaneProgress
   return queue_.progress().event_descriptor();
-}
-
-Result<const std::atomic<std::uint32_t>*> PolicyLane::progress_word() {
-  GANTRY_TRY(be_watched());
-  const RouteQueue::Lock lock(queue_.mutex);  // I4 of LaneProgress
-  return &queue_.progress().word();
 }
 
 Explanation PolicyLane::explain(const Move& move, SubmitMode mode) const {

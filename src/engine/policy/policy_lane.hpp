@@ -6,7 +6,7 @@ namespace gantry {
 
 /// The lanes that execute also wait: each knows best when it ends. Moves end when somebody looks
 /// (submits, polls, waits, asks for an outcome), or by the watcher, where somebody sleeps on the
-/// lane's own descriptor or word.
+/// lane's own descriptor.
 class PolicyLane final : public Lane, private Watched {
  public:
   PolicyLane(std::shared_ptr<PolicyEngine> engine, const LaneOptions& options);
@@ -19,7 +19,6 @@ class PolicyLane final : public Lane, private Watched {
   Outcome wait(Ticket ticket, Deadline deadline, WaitStrategy waiting) override;
   void cancel() noexcept override;
   Result<int> event_descriptor() override;
-  Result<const std::atomic<std::uint32_t>*> progress_word() override;
   Explanation explain(const Move& move, SubmitMode mode) const override;
 
   [[nodiscard]] const EngineCounters& counters() const noexcept { return queue_.counters(); }

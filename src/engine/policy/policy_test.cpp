@@ -13,8 +13,7 @@ using enum Move::Kind;
 
 constexpr std::size_t kInline = 0, kThread = 1, kDsa = 2;
 
-const std::vector<Move::Kind> kAllKinds{copy,        fill,      compare, crc32c,
-                                        copy_crc32c, dual_copy, reshape};
+const std::vector<Move::Kind> kAllKinds{copy, fill, reshape};
 
 EngineCosts costs_of(std::string name, double start_ns, double queued_start_ns, double caller_ns,
                      double bytes_per_ns) {
@@ -41,7 +40,7 @@ Calibration calibration() {
 Policy policy_over(std::size_t engines, const Calibration& measured = calibration()) {
   const std::vector<Member> all{{"inline", CopyEngine::inline_, kAllKinds, 64},
                                 {"thread", CopyEngine::thread, kAllKinds, 64},
-                                {"dsa", CopyEngine::dsa, {copy, fill, crc32c}, 64}};
+                                {"dsa", CopyEngine::dsa, {copy}, 64}};
   return Policy(measured, {all.begin(), all.begin() + static_cast<std::ptrdiff_t>(engines)});
 }
 
@@ -112,12 +111,8 @@ const Row kTable[] = {
      [](Situation&, Move& m) { m.source = reinterpret_cast<const std::byte*>(1); }, kInline},
     {"24 KiB, awaited, pages unknown", 3, SubmitMode::synchronous, move_of(24 * kKiB),
      [](Situation&, Move& m) { m.resident = false; }, kInline},
-    {"a kind that the device has not", 3, SubmitMode::synchronous, move_of(64 * kKiB, compare),
-     kAsIs, kInline},
-    {"64 MiB CRC, awaited, no device: nobody could help", 2, SubmitMode::synchronous,
-     move_of(64 * kMiB, crc32c), kAsIs, kInline},
-    {"64 MiB CRC, queued, no device", 2, SubmitMode::queued, move_of(64 * kMiB, crc32c), kAsIs,
-     kThread},
+    {"a kind that the device has not", 3, SubmitMode::synchronous, move_of(64 * kKiB, fill), kAsIs,
+     kInline},
     {"64 KiB, awaited, the device refused", 3, SubmitMode::synchronous, move_of(64 * kKiB),
      [](Situation& s, Move&) { s.refused[kDsa] = true; }, kInline},
     {"all but the device refused", 3, SubmitMode::synchronous, move_of(64),
@@ -346,9 +341,9 @@ TEST(Policies, SayWhatWeighs) {
   EXPECT_THAT(said.candidates[kThread].why, HasSubstr("no CPU is free"));
   EXPECT_THAT(said.candidates[kDsa].why, HasSubstr("until what is ahead has been done"));
   EXPECT_THAT(said.candidates[kDsa].why, HasSubstr("pages that may be missing"));
-  const Explanation refused = policy.explain(move_of(kMiB, compare), busy);
+  const Explanation refused = policy.explain(move_of(kMiB, fill), busy);
   EXPECT_FALSE(refused.candidates[kDsa].possible);
-  EXPECT_THAT(refused.candidates[kDsa].why, HasSubstr("compare"));
+  EXPECT_THAT(refused.candidates[kDsa].why, HasSubstr("fill"));
   EXPECT_THAT(refused.text(), HasSubstr("not possible"));
 }
 

@@ -45,14 +45,13 @@ std::size_t RouteQueue::drive(Lock& lock) noexcept {
 }
 
 bool RouteQueue::start_next(Lock& lock) noexcept {
-  if (handing_over_ || started_ == given()) return false;  // I3
+  if (handing_over_ || started_ == given()) return false;  // I2
   Group group = next_group();
   if (entry(group.first).cancelled) {
     end_unbegun(group, Cause::cancelled);
     return true;
   }
   const std::size_t engine = choose(group);
-  if (group.fenced && must_wait(group, engine)) return false;  // I2
   if (group.refused || (engine == 0 && group.bytes <= kUnitBytes))
     run_here(group);
   else
@@ -65,7 +64,6 @@ RouteQueue::Group RouteQueue::next_group() noexcept {
   for (std::size_t i = 0; i < group.count; ++i) {
     batch_[i] = entry(group.first + i).move;
     group.bytes += batch_[i].bytes;
-    group.fenced = group.fenced || batch_[i].fence;
   }
   return group;
 }
@@ -85,25 +83,13 @@ std::size_t RouteQueue::choose(Group& group) noexcept {
   return engine;
 }
 
-bool RouteQueue::must_wait(const Group& group, std::size_t engine) noexcept {
-  for (std::uint64_t ticket = progress_.ended() + 1; ticket < group.first; ++ticket) {
-    const Entry& before = entry(ticket);
-    if (!is_over(before) && (engine == 0 || before.engine != engine)) return true;
-  }
-  return false;
-}
-
 // Executes in the calling thread, under the lock; only for short moves.
 void RouteQueue::run_here(const Group& group) noexcept {
-  bool failed = false;
   for (std::size_t i = 0; i < group.count; ++i) {
     const Move& move = batch_[i];
     Entry& running = entry(group.first + i);
     running.completion =
-        move.fence && failed
-            ? not_begun(move, CopyEngine::inline_, Cause::abandoned)
-            : completion_of(execute(move, move.cache, true), move, CopyEngine::inline_, move.cache);
-    failed = failed || running.completion.outcome == Outcome::failed;
+        completion_of(execute(move, move.cache, true), CopyEngine::inline_, move.cache);
     running.state = State::over;
   }
   started_ += group.count;
@@ -123,7 +109,7 @@ void RouteQueue::hand_over(const Group& group, std::size_t engine, Lock& lock) n
     batch_[i].completion = &entry(group.first + i).completion;
   const std::uint64_t cancels = cancels_;
   const SubmitMode use = entry(group.first).use;
-  handing_over_ = true;  // I3: batch_ and the group's entries are ours until we say otherwise
+  handing_over_ = true;  // I2: batch_ and the group's entries are ours until we say otherwise
   lock.unlock();
   const auto last = submit_to(engine, {batch_.data(), group.count}, use, lock);
   handing_over_ = false;
@@ -146,7 +132,7 @@ Result<Ticket> RouteQueue::submit_to(std::size_t engine, std::span<const Move> b
     lock.lock();
     return result;
   };
-  // Only we write it (I3).
+  // Only we write it (I2).
   if (lanes_[engine] == nullptr) {
     auto opened = engine_.engine(engine).open_lane({depth(), LaneOptions::Full::refuse});
     if (!opened) return locked(tl::unexpected(std::move(opened).error()));

@@ -7,12 +7,10 @@
 namespace gantry {
 
 // Moves are kept from submit() until their ticket ends, in groups: a batch is one. Each group goes
-// to one engine's lane as a whole, so that lane sees to fences and abandoned moves within it.
+// to one engine's lane as a whole.
 //   I1  ended <= started <= given. Moves (ended, started] have been handed over, or are over and
 //       wait for those before them; moves (started, given] wait for their turn, in order.
-//   I2  A group with a fence is handed over when all before it is over, or away in the same lane,
-//       which then keeps the fence.
-//   I3  While `handing_over_`, one thread hands a group over without the lock (the engine may
+//   I2  While `handing_over_`, one thread hands a group over without the lock (the engine may
 //       execute it right there); nobody else starts a group.
 // Members are called under `mutex`, except those that say otherwise.
 class RouteQueue {
@@ -87,7 +85,6 @@ class RouteQueue {
     std::uint64_t first = 0;
     std::size_t count = 0;
     Bytes bytes = 0;
-    bool fenced = false;
     bool refused = false;  // by every engine
   };
 
@@ -104,7 +101,6 @@ class RouteQueue {
   bool start_next(Lock& lock) noexcept;
   [[nodiscard]] Group next_group() noexcept;
   [[nodiscard]] std::size_t choose(Group& group) noexcept;
-  [[nodiscard]] bool must_wait(const Group& group, std::size_t engine) noexcept;
   void run_here(const Group& group) noexcept;
   void end_unbegun(const Group& group, Cause cause) noexcept;
   void hand_over(const Group& group, std::size_t engine, Lock& lock) noexcept;

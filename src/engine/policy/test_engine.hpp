@@ -38,7 +38,7 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
   std::string_view name() const noexcept override { return name_; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {true, false, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy, reshape}};
+    return {true, false, true, {copy, fill, reshape}};
   }
   Limits limits() const noexcept override { return {}; }
   Cost cost() const noexcept override { return {}; }
@@ -58,7 +58,6 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
   struct Job {
     GatedLane* lane;
     Move move;
-    std::uint64_t batch;
     bool cancelled = false;
   };
 
@@ -73,8 +72,6 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
   std::mutex mutex_;
   std::condition_variable changed_;
   std::deque<Job> jobs_;
-  std::uint64_t batches_ = 0;
-  std::uint64_t failed_batch_ = 0;
   bool open_ = true;
   bool stopped_ = false;
   bool ended_ = false;
@@ -99,9 +96,8 @@ class GatedEngine::GatedLane final : public LaneBase {
       return tl::unexpected(checked.error());
     const std::lock_guard lock(engine_->mutex_);
     if (engine_->stopped_) return fail_stopped(engine_->name_);
-    ++engine_->batches_;
     for (const Move& move : batch) {
-      engine_->jobs_.push_back({this, move, engine_->batches_});
+      engine_->jobs_.push_back({this, move});
       engine_->load_ += move.bytes;
     }
     engine_->changed_.notify_all();
@@ -151,15 +147,12 @@ inline void GatedEngine::work() {
     Completion completion;
     if (job.cancelled) {
       completion = not_begun(job.move, kind_, Cause::cancelled);
-    } else if (job.move.fence && job.batch == failed_batch_) {
-      completion = not_begun(job.move, kind_, Cause::abandoned);
     } else {
       lock.unlock();
       const CacheUse cache = resolve_cache(job.move, Bytes{1} << 40);
-      completion = completion_of(execute(job.move, cache, true), job.move, kind_, cache);
+      completion = completion_of(execute(job.move, cache, true), kind_, cache);
       lock.lock();
     }
-    if (completion.outcome == Outcome::failed) failed_batch_ = job.batch;
     counters_.count(completion);
     load_ -= job.move.bytes;
     job.lane->end(completion, job.move);

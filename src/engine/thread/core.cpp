@@ -179,7 +179,7 @@ Unit ThreadCore::take(LaneEntry& lane, Ticket last) noexcept {
     if (head == nullptr) return;
     // Two can share a move of more than two least units.
     const Bytes half = head->move.bytes / 2 / RateEstimate::kLeastUnit * RateEstimate::kLeastUnit;
-    const Bytes share = head->sequential ? kUnitBytes : std::max(half, RateEstimate::kLeastUnit);
+    const Bytes share = std::max(half, RateEstimate::kLeastUnit);
     unit = moves.take(std::min(share, rate_.unit_bytes()), until);
   });
   return unit;
@@ -197,7 +197,7 @@ std::size_t ThreadCore::finish(LaneEntry& lane, const Unit& unit, const Ran& ran
 }
 
 bool ThreadCore::is_worth_helping(const LaneSlot& head) const noexcept {
-  if (!head.sequential && helping_gain_ > kWorthHelping) return true;
+  if (helping_gain_ > kWorthHelping) return true;
   if (head.move.bytes - head.taken <= rate_.wake_up_bytes()) return true;
   return head.in_flight == 0 && !scheduler_.has_free_worker();  // nobody executes it
 }
@@ -252,7 +252,6 @@ void ThreadCore::begin_alone(LaneEntry& lane) noexcept {
     Unit unit;
     change(lane, [&](LaneQueue& moves) { unit = moves.take(at_most); });
     if (unit.slot == nullptr) break;  // done, cancelled, or in the hands of another waiter
-    const bool can_share = !unit.slot->sequential;
     ++helpers_;
     lock.unlock();
     const Ran ran = run(unit);
@@ -260,8 +259,7 @@ void ThreadCore::begin_alone(LaneEntry& lane) noexcept {
     lock.lock();
     --helpers_;
     if (finish(lane, unit, ran, 0) > 0) pending_wakeups.announce = &lane;
-    called = (can_share && is_worth_calling(lane.moves.undone(), unit, ran)) ||
-             monotonic_ns() > until_ns;
+    called = is_worth_calling(lane.moves.undone(), unit, ran) || monotonic_ns() > until_ns;
     lock.unlock();
     pay(pending_wakeups);
     lock.lock();

@@ -10,25 +10,21 @@
 
 namespace gantry {
 
-/// One move on its way through a lane. `move`, `cache`, `sequential` and `node` do not change while
-/// its units are executed without the lock; nor does `crc32c`, since then there is one unit.
+/// One move on its way through a lane. `move`, `cache` and `node` do not change while its units are
+/// executed without the lock.
 struct LaneSlot {
   Move move;
   CacheUse cache = CacheUse::reader_soon;
-  bool sequential = false;
   unsigned node = 0;  // index of the group of workers near its destination
   std::uint64_t ticket = 0;
-  std::uint64_t batch_first = 0;  // first ticket of its batch
-  Bytes lane_bytes = 0;           // bytes of the lane's moves up to and including this one, ever
-  Bytes taken = 0;                // bytes in units that were handed out
-  unsigned in_flight = 0;         // units that are being executed
-  bool over = false;              // no more units are handed out
+  Bytes lane_bytes = 0;    // bytes of the lane's moves up to and including this one, ever
+  Bytes taken = 0;         // bytes in units that were handed out
+  unsigned in_flight = 0;  // units that are being executed
+  bool over = false;       // no more units are handed out
   // What ended the move early: the event nearest to its front (I3).
   Bytes event_at = std::numeric_limits<Bytes>::max();
   Executed event;
-  std::uint32_t crc32c = 0;  // so far
   std::uint64_t helper_cpu_ns = 0;
-  LaneSlot* resume_next = nullptr;
 };
 
 /// A piece of a move, handed out to one thread.
@@ -40,9 +36,8 @@ struct Unit {
 
 // The order of a lane. Knows neither threads nor locks: all members except stage() and
 // execute_unit() are called under the engine's lock.
-//   I1  Tickets end in order: ended <= every ticket with units in flight < next_, except those
-//       that wait in the list of moves to be resumed.
-//   I2  Units of a move are handed out from its front on; those of a sequential move one at a time.
+//   I1  Tickets end in order: ended < every ticket with units in flight <= next_.
+//   I2  Units of a move are handed out from its front on.
 //   I3  So all before the nearest event was handed out, and is done when nothing is in flight.
 //   I4  A slot is reused only after its ticket ended: nobody holds a unit of it then.
 class LaneQueue {
@@ -78,7 +73,6 @@ class LaneQueue {
     while (const LaneSlot* front = front_if_over()) {
       const Completion completion = completion_of_front(*front);
       if (front->move.completion != nullptr) *front->move.completion = completion;
-      if (completion.outcome == Outcome::failed) last_failed_ = front->ticket;
       ended(completion);
       progress_.retire(completion.outcome);
       ++count;
@@ -97,20 +91,17 @@ class LaneQueue {
   [[nodiscard]] const LaneSlot& slot(std::uint64_t ticket) const noexcept {
     return slots_[ticket % slots_.size()];
   }
-  const LaneSlot* front_if_over() noexcept;
+  [[nodiscard]] const LaneSlot* front_if_over() const noexcept;
   [[nodiscard]] static Completion completion_of_front(const LaneSlot& front) noexcept;
   void close(LaneSlot& slot) noexcept;
   void note_event(LaneSlot& slot, Bytes at, const Executed& executed) noexcept;
   void end_without_units(LaneSlot& slot, Cause cause) noexcept;
-  void resume_later(LaneSlot& slot) noexcept;
   void skip_over() noexcept;
 
   std::vector<LaneSlot> slots_;
   LaneProgress& progress_;
   std::uint64_t given_ = 0;
-  std::uint64_t next_ = 1;         // first ticket from which whole moves are still to be taken
-  LaneSlot* resume_ = nullptr;     // begun sequential moves that nobody executes, by ticket
-  std::uint64_t last_failed_ = 0;  // ticket
+  std::uint64_t next_ = 1;  // first ticket from which units are still to be taken
   Bytes submitted_bytes_ = 0;
   Bytes settled_bytes_ = 0;
 };

@@ -28,8 +28,7 @@ unsigned NodeGroups::of_node(int node) const noexcept {
 
 unsigned NodeGroups::near(const Move& move) const noexcept {
   if (nodes_.size() == 1) return 0;
-  if (move.bytes >= kAskedFrom)
-    return of_node(node_of_(move.writes() ? move.destination : move.source));
+  if (move.bytes >= kAskedFrom) return of_node(node_of_(move.destination));
   unsigned cpu = 0, node = 0;
   return ::getcpu(&cpu, &node) == 0 ? of_node(static_cast<int>(node)) : 0;
 }

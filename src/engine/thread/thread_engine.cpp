@@ -15,7 +15,7 @@ class ThreadEngine final : public Engine {
   std::string_view name() const noexcept override { return "thread"; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {true, false, true, {copy, fill, compare, crc32c, copy_crc32c, dual_copy, reshape}};
+    return {true, false, true, {copy, fill, reshape}};
   }
   Limits limits() const noexcept override { return {0, 0, 64}; }
   Cost cost() const noexcept override { return core_->cost(); }
