@@ -63,6 +63,9 @@ class Conversions : public testing::Test {
             *Consumer::open("frames", consumer_options(options_), soon())};
   }
   // A streamed message waits for its reader.
+  static void expect_sent(Ends& ends, const std::vector<float>& values, SendMode mode) {
+    expect_sent(ends, values, as_bf16(values), mode);
+  }
   static void expect_sent(Ends& ends, const std::vector<float>& values,
                           const std::vector<std::byte>& wanted, SendMode mode) {
     Result<void> sent;
