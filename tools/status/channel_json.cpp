@@ -75,7 +75,11 @@ json to_json(const SenderStatus& sender) {
           {"joined_ns", sender.joined.count()},
           {"idle_ns", sender.idle.count()},
           {"messages", sender.messages},
-          {"bytes", sender.bytes}};
+          {"bytes", sender.bytes},
+          {"credits", sender.credits},
+          {"unread", sender.unread},
+          {"held", sender.held},
+          {"waits", sender.waits}};
 }
 
 json to_json(const PathStatus& path) {

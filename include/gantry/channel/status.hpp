@@ -85,6 +85,10 @@ struct SenderStatus {
   std::uint64_t messages = 0;  ///< Messages received from it.
   Bytes bytes = 0;             ///< Their payload.
   EndName who{};               ///< As it says itself.
+  unsigned credits = 0;        ///< Messages that it may have out.
+  std::uint64_t unread = 0;    ///< Messages that it published and the receiver has not taken.
+  std::uint64_t held = 0;      ///< Messages in the receiver's hands that use a credit.
+  bool waits = false;          ///< It sleeps until a credit comes back, or all is taken.
 };
 
 /// How the newest payload that an engine copied was sent.
