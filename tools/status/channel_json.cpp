@@ -112,6 +112,7 @@ json to_json(const ChannelStatus& channel) {
   for (const DepartedStatus& one : channel.departed) departed.push_back(to_json(one));
   return {{"name", channel.name},
           {"shown_name", channel.shown_name()},
+          {"made_up_name", is_made_up_name(channel.name)},
           {"pipeline", channel.pipeline},
           {"inbox", channel.is_inbox},
           {"server", channel.is_server},

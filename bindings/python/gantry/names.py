@@ -43,10 +43,8 @@ def say_what_is_awaited(what: str, name: str, whom: str, runtime: Runtime | None
 def _listed(runtime: Runtime, name: str) -> str:
     names: list[str] = []
     with suppress(Error):
-        names = sorted(str(channel["name"]) for channel in runtime.channels())
-    hidden = ("queue-", "pipe-")  # random ones
-    names = [it for it in names if it not in (name, name + ".put") and not it.startswith(hidden)]
-    names = [it for it in names if not it.endswith(".put")]  # the other half of a queue
+        names = sorted(it["name"] for it in runtime.channels() if not it["made_up_name"])
+    names = [it for it in names if it != name]
     if not names:
         return "is no other channel"
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""

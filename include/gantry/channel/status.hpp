@@ -157,6 +157,10 @@ struct GANTRY_API ChannelStatus {
   [[nodiscard]] std::vector<std::string> notes() const;
 };
 
+/// True if no person chose the name: a queue of work without a name, a pipe of Python's, or the
+/// putting half of a queue. Lists of names to choose from leave it out.
+[[nodiscard]] GANTRY_API bool is_made_up_name(std::string_view name) noexcept;
+
 /// Lists every live channel below `directory`, those of running pipelines too (as "run-…/name").
 /// Removes sockets whose producer is gone, in a folder of this user. Root may look into anybody's
 /// folder. Asks many channels at a time; one that does not answer
