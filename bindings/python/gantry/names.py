@@ -34,10 +34,10 @@ def open_patiently(
     return opening(None if timeout is None else timeout - PATIENCE)
 
 
-def say_what_is_awaited(what: str, name: str, whom: str, runtime: Runtime | None) -> None:
-    """One line, with the names that there are. `runtime`: None for a name of another host."""
-    there = "" if runtime is None else f"; there {_listed(runtime, name)}"
-    getLogger("gantry").warning("gantry: %s '%s': waiting for %s%s", what, name, whom, there)
+def say_what_is_awaited(what: str, name: str, whom: str, runtime: Runtime) -> None:
+    """One line, with the names that there are."""
+    there = _listed(runtime, name)
+    getLogger("gantry").warning("gantry: %s '%s': waiting for %s; there %s", what, name, whom, there)
 
 
 def _listed(runtime: Runtime, name: str) -> str:
