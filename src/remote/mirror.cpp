@@ -85,6 +85,7 @@ class GANTRY_LOCAL Mirror::Impl {
     setup.request.depth = options_.there.depth;
     setup.interrupt = options_.interrupt_descriptor;
     setup.parent = options_.here.directory;
+    setup.notice = [this](const std::string& line) { tell(line); };
     setup.make_side = [this](const std::string&) -> Result<std::unique_ptr<RemoteSide>> {
       auto side = std::make_unique<ReceivingSide>(*std::move(producer_));
       producer_.reset();  // I1

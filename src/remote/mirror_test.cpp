@@ -300,6 +300,15 @@ TEST_F(Mirrors, WhatItCannotReachItSays) {
   start_bridge("127.0.0.1:0");
 }
 
+TEST_F(Mirrors, WhatIsAwaitedIsSaid) {
+  start_mirror(options());
+  const std::string line =
+      "channel '" + options().name + "': waiting for its producer; gantry ls @";
+  const Deadline hung = soon();
+  while (!has_said(line) && !hung.passed()) std::this_thread::yield();
+  EXPECT_TRUE(has_said(line));
+}
+
 TEST_F(Mirrors, AnInterruptEndsTheWaitForAChannel) {
   start_mirror(options());
   Consumer in = reader();  // waits for a producer that never comes

@@ -8,6 +8,7 @@
 #include "base/event.hpp"
 #include "base/result.hpp"
 #include "base/worker_thread.hpp"
+#include "channel/wire/notice.hpp"
 #include "remote/bridge_socket.hpp"
 #include "remote/remote_step.hpp"
 
@@ -33,8 +34,19 @@ std::string_view whom_it_lacks(RemoteRole role) noexcept {
   }
 }
 
+std::string_view awaited(RemoteRole role) noexcept {
+  return role == RemoteRole::call ? "server" : role == RemoteRole::deliver ? "inbox" : "producer";
+}
+
+std::string awaited_text(const Relay::Setup& setup) {
+  return fmt::format("channel '{}': waiting for its {}; gantry ls @{} lists what there is",
+                     setup.name.text(), awaited(setup.request.role), setup.name.where.text());
+}
+
 // The bridge says when its end is open, or why it is not.
-Result<void> await_joined(Link& link, RemoteRole role, int interrupt, Deadline deadline) {
+Result<void> await_joined(Link& link, const Relay::Setup& setup, int interrupt, Deadline deadline) {
+  const Deadline patience = setup.notice ? Deadline::after(kNoticeAfter) : Deadline::never();
+  bool has_told = false;
   std::array<std::byte, kMaxControlBytes> buffer{};
   for (;;) {
     GANTRY_ASSIGN(const auto record, next_record(link, buffer));
@@ -47,8 +59,10 @@ Result<void> await_joined(Link& link, RemoteRole role, int interrupt, Deadline d
       return tl::unexpected(read_error(in));
     }
     if (is_readable(interrupt)) return fail(Code::interrupted, "interrupted");
+    if (patience.passed() && !std::exchange(has_told, true)) setup.notice(awaited_text(setup));
     if (deadline.passed())
-      return fail(Code::timed_out, fmt::format("{} on that host yet", whom_it_lacks(role)),
+      return fail(Code::timed_out,
+                  fmt::format("{} on that host yet", whom_it_lacks(setup.request.role)),
                   "start it there; gantry ls @HOST lists what there is");
     if (!link.poll())
       sleep_on({link.descriptor(), interrupt},
@@ -66,10 +80,9 @@ Error as_broken(Error error) {
   return error;
 }
 
-Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
-                        const std::shared_ptr<Engine>& engine,
-                        const std::shared_ptr<TlsCarriers>& carriers, RemoteRequest request,
-                        int interrupt, Deadline deadline) {
+Result<BridgeCall> call(const Relay::Setup& setup, const std::shared_ptr<TlsCarriers>& carriers,
+                        RemoteRequest request, int interrupt, Deadline deadline) {
+  const auto& [name, options] = std::tie(setup.name, setup.options);
   GANTRY_ASSIGN(const std::string token, token_or_file(options.token));
   const auto within = [&](std::chrono::nanoseconds most) {
     return Deadline::after(std::min(most, deadline.left()));
@@ -87,11 +100,11 @@ Result<BridgeCall> call(const RemoteName& name, const RemoteOptions& options,
   GANTRY_ASSIGN(made.answer,
                 call_bridge(socket.get(), token, request, interrupt, within(kAdmissionTime)));
   const RemotePath path = made.answer.path;
-  GANTRY_ASSIGN(made.link, link_over(path, std::move(socket), engine,
+  GANTRY_ASSIGN(made.link, link_over(path, std::move(socket), setup.engine,
                                      {name.where.text(), options.stall_limit}));
   GANTRY_TRY(await_path(path, *made.link, interrupt, within(kAdmissionTime)));
   if (request.session == SessionId{})
-    GANTRY_TRY(await_joined(*made.link, request.role, interrupt, deadline));
+    GANTRY_TRY(await_joined(*made.link, setup, interrupt, deadline));
   return made;
 }
 
@@ -149,16 +162,6 @@ class Retirement {
 
 }  // namespace
 
-Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options,
-                            const std::shared_ptr<Engine>& engine,
-                            const std::shared_ptr<TlsCarriers>& carriers, RemoteRequest request,
-                            int interrupt, Deadline deadline) {
-  request.channel = name.channel;
-  auto made = call(name, options, engine, carriers, std::move(request), interrupt, deadline);
-  if (!made) return tl::unexpected(with_name(std::move(made).error(), name));
-  return made;
-}
-
 Result<std::shared_ptr<Relay>> Relay::make(Setup setup, Deadline deadline) {
   GANTRY_ASSIGN(Fd stop, make_event());
   GANTRY_ASSIGN(Fd ended, make_event());
@@ -196,12 +199,12 @@ Result<void> Relay::connect(Deadline deadline) {
   return {};
 }
 
-Result<BridgeCall> Relay::make_call(const RemoteRequest& request, int interrupt,
-                                    Deadline deadline) {
-  auto made =
-      call_for(setup_.name, setup_.options, setup_.engine, carriers_, request, interrupt, deadline);
+Result<BridgeCall> Relay::make_call(RemoteRequest request, int interrupt, Deadline deadline) {
+  request.channel = setup_.name.channel;
+  auto made = call(setup_, carriers_, std::move(request), interrupt, deadline);
+  if (!made) return tl::unexpected(with_name(std::move(made).error(), setup_.name));
   const std::lock_guard lock(mutex_);
-  if (made) taken_ = made->answer.path;
+  taken_ = made->answer.path;
   return made;
 }
 

@@ -20,13 +20,6 @@ struct BridgeCall {
   RemoteAnswer answer;
 };
 
-/// Calls the bridge; unless the session goes on, waits until it has opened its end. Errors: those
-/// of connect_tcp(), call_bridge() and of opening the end there, with `name` in front.
-[[nodiscard]] Result<BridgeCall> call_for(const RemoteName& name, const RemoteOptions& options,
-                                          const std::shared_ptr<Engine>& engine,
-                                          const std::shared_ptr<TlsCarriers>& carriers,
-                                          RemoteRequest request, int interrupt, Deadline deadline);
-
 /// Works for an end of this process whose channel is on another host. The end is an ordinary one,
 /// of a channel of this process alone; the relay has its other end, which a side of a session
 /// carries to the bridge. Where a link breaks it calls again, and goes on.
@@ -45,6 +38,9 @@ class Relay final : public detail::FarSide {
     MakeSide make_side;
     /// It is made before the user's end (a relay's producer), else after it (a relay's consumer).
     bool is_side_first = true;
+    /// Told what is awaited, once a call, when nobody there has the name for kNoticeAfter. May be
+    /// empty.
+    std::function<void(const std::string& line)> notice{};
   };
 
   /// Calls the bridge and makes the folder.
@@ -75,8 +71,9 @@ class Relay final : public detail::FarSide {
   [[nodiscard]] bool has_to_finish() const noexcept;
   [[nodiscard]] Result<void> finish(Deadline deadline, int interrupt);
   [[nodiscard]] Result<void> connect(Deadline deadline);
-  /// Calls, and notes the path.
-  [[nodiscard]] Result<BridgeCall> make_call(const RemoteRequest& request, int interrupt,
+  /// Calls the bridge, and notes the path; unless the session goes on, waits until the bridge has
+  /// opened its end. Errors: those of connect_tcp(), call_bridge() and of opening the end there.
+  [[nodiscard]] Result<BridgeCall> make_call(RemoteRequest request, int interrupt,
                                              Deadline deadline);
   void run(std::unique_ptr<RemoteSide> side, BridgeCall call) noexcept;
   [[nodiscard]] RemoteEnd carry(RemoteSide& side, BridgeCall call);

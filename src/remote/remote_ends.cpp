@@ -2,6 +2,7 @@
 
 #include "base/result.hpp"
 #include "channel/wire/far_sides.hpp"
+#include "channel/wire/notice.hpp"
 #include "remote/call_ends.hpp"
 #include "remote/calls_side.hpp"
 #include "remote/receiving_side.hpp"
@@ -29,6 +30,7 @@ Relay::Setup setup_for(const RemoteName& name, const EndOptions& options,
   setup.interrupt = options.interrupt_descriptor;
   setup.spin = options.spin;
   setup.parent = options.directory;
+  if (options.notices) setup.notice = say_notice;
   return setup;
 }
 

@@ -170,8 +170,9 @@ Result<Fd> listen_tcp(const HostPort& where, int interrupt, Deadline deadline) {
   ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (::bind(socket.get(), address.ai_addr, address.ai_addrlen) != 0) {
     if (errno == EADDRINUSE)
-      return fail(Code::already_exists, fmt::format("{}: somebody listens there", where.text()),
-                  "choose another port, or end that process");
+      return fail(Code::already_exists,
+                  fmt::format("{}: another process listens there", where.text()),
+                  "end it, or choose another port (0: any that is free)");
     if (errno == EADDRNOTAVAIL)
       return fail(Code::not_found, fmt::format("{}: this host has no such address", where.text()),
                   "ip address lists those it has");
@@ -179,6 +180,11 @@ Result<Fd> listen_tcp(const HostPort& where, int interrupt, Deadline deadline) {
   }
   if (::listen(socket.get(), SOMAXCONN) != 0) return fail_errno("listen");
   return socket;
+}
+
+Result<int> listen_at(const BridgeAddress& where, int interrupt_descriptor) {
+  GANTRY_ASSIGN(Fd socket, listen_tcp(where, interrupt_descriptor));
+  return socket.release();
 }
 
 std::string own_address(int socket) {

@@ -104,7 +104,8 @@ TEST_F(Cli, APathIsOfAnotherHostsChannel) {
 // Terminal or not: whoever reads a service's log is to see it.
 TEST_F(Cli, GetSaysWhatItWaitsForAndWhatThereIs) {
   Subprocess putting(put({"photos"}, "x"));
-  ASSERT_TRUE(listed("photos"));
+  const Subprocess half_of_a_queue(put({"photos.put"}, "x"));
+  ASSERT_TRUE(listed("photos") && listed("photos.put"));
   Subprocess getting(gantry({"get", "phtos", "--timeout", "3"}));
   const Ended ended = getting.wait().value_or(Ended{});
   EXPECT_THAT(ended.errors,

@@ -172,9 +172,16 @@ TEST_F(FailingRun, TellsEachMistakeOfAFileInALineOfItsOwn) {
   EXPECT_THAT(errors_, testing::MatchesRegex("gantry: [^\n]*stages.a.command: is a string[^\n]*\n"
                                              "gantry: [^\n]*stages.b.replicas: 0 is[^\n]*\n"
                                              "gantry: [^\n]*channels.c.to: there is[^\n]*\n"));
-  error_of("[stages.a]\ncommand = ['no-such-a']\n[stages.b]\ncommand = ['no-such-b']\n");
-  EXPECT_THAT(errors_, testing::MatchesRegex("gantry: [^\n]*'no-such-a' in PATH[^\n]*\n"
-                                             "gantry: [^\n]*'no-such-b' in PATH[^\n]*\n"));
+  error_of(
+      "[hosts.h]\naddress = '10.0.0.2'\nlaunch = ['no-such-ssh']\n"
+      "[stages.a]\ncommand = ['no-such-a']\n[stages.b]\ncommand = ['no-such-b']\n"
+      "[stages.c]\ncommand = ['no-such-c']\nhost = 'h'\n[stages.d]\ncommand = ['']\n"
+      "[stages.e]\ncommand = ['no-such-e']\nhost = 'nowhere'\n");
+  EXPECT_THAT(errors_, testing::MatchesRegex("gantry: [^\n]*d.command: the program is empty\n"
+                                             "gantry: [^\n]*there is no host 'nowhere'[^\n]*\n"
+                                             "gantry: [^\n]*'no-such-a' in PATH[^\n]*\n"
+                                             "gantry: [^\n]*'no-such-b' in PATH[^\n]*\n"
+                                             "gantry: [^\n]*'no-such-ssh' in PATH[^\n]*\n"));
 }
 
 TEST_F(FailingRun, ReportsWhatTheKernelWillNotExecute) {

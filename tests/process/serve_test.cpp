@@ -332,6 +332,18 @@ TEST_F(Serve, ABridgesTokenIsNotGivenToBrowsers) {
   EXPECT_THAT(missing.errors, AllOf(IsOneLine(), HasSubstr("make one for this: ")));
 }
 
+TEST_F(Serve, AnInterruptEndsTheSearchForAName) {
+  Command command = gantry({"serve", "--listen", "some.host.example"});
+  command.env.emplace_back("LD_PRELOAD", DEAF_NAMES);
+  Subprocess server(command);
+  ASSERT_TRUE(server.wait_errors("asked for a name"));
+  server.signal(SIGINT);
+  const auto ended = server.wait();
+  ASSERT_TRUE(ended);
+  EXPECT_EQ(ended->status, 130);
+  EXPECT_EQ(ended->errors, "asked for a name\n");
+}
+
 TEST_F(Serve, APortThatIsTakenIsOneLine) {
   const Subprocess server = serving();
   const auto second = run(gantry({"serve", "--listen", "127.0.0.1:" + std::to_string(port_)}));

@@ -135,9 +135,12 @@ TEST_F(Watch, AnInboxIsShownAsOne) {
   ASSERT_EQ(channel["senders"].size(), 1u);
   EXPECT_EQ(channel["senders"][0]["pid"], ::getpid());
   EXPECT_EQ(channel["senders"][0]["state"], "running");
+  EXPECT_EQ(channel["senders"][0]["credits"], 8);
+  EXPECT_EQ(channel["senders"][0]["waits"], false);
   EXPECT_THAT(run(gantry({"ls"})).output, HasSubstr("1 of 64"));
   EXPECT_THAT(run(gantry({"ls"})).output, Not(HasSubstr("SENDER")));
-  EXPECT_THAT(run(gantry({"ls", "--long"})).output, HasSubstr("SENDER"));
+  EXPECT_THAT(run(gantry({"ls", "--long"})).output,
+              AllOf(HasSubstr("SENDER"), HasSubstr("CREDITS")));
   EXPECT_THAT(run(gantry({"top", "--once"})).output, HasSubstr("1 of 64"));
 }
 

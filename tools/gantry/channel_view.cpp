@@ -103,6 +103,10 @@ std::string senders_table(const std::vector<ChannelStatus>& channels) {
                {"STATE", left},
                {"MESSAGES", right},
                {"BYTES", right},
+               {"UNREAD", right},
+               {"HELD", right},
+               {"CREDITS", right},
+               {"WAITS", left},
                {"IDLE", right},
                {"AGE", right}});
   bool any = false;
@@ -111,7 +115,9 @@ std::string senders_table(const std::vector<ChannelStatus>& channels) {
       any = true;
       table.add({printable(channel.shown_name()), end_text(sender.who, sender.pid),
                  std::string(to_string(sender.state)), format_count(sender.messages),
-                 format_bytes(sender.bytes), format_time(sender.idle), format_time(sender.joined)});
+                 format_bytes(sender.bytes), format_count(sender.unread), format_count(sender.held),
+                 fmt::to_string(sender.credits), sender.waits ? "yes" : "no",
+                 format_time(sender.idle), format_time(sender.joined)});
     }
   return any ? table.text() : std::string();
 }

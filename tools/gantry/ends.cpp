@@ -71,9 +71,9 @@ std::string what_there_is(const std::string& name, bool own = false) {
   const std::size_t at = name.find('@');
   auto channels = channels_beside(name);
   if (!channels) return "; " + channels.error().message;
-  if (own)
-    std::erase_if(*channels,
-                  [&](const ChannelStatus& one) { return one.name == name.substr(0, at); });
+  std::erase_if(*channels, [&](const ChannelStatus& one) {
+    return is_made_up_name(one.name) || (own && one.name == name.substr(0, at));
+  });
   if (channels->empty()) return own ? "" : "; there is no channel";
   std::vector<std::string> names;
   for (const ChannelStatus& channel : *channels) names.push_back(printable(channel.name));

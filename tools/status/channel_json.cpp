@@ -75,7 +75,11 @@ json to_json(const SenderStatus& sender) {
           {"joined_ns", sender.joined.count()},
           {"idle_ns", sender.idle.count()},
           {"messages", sender.messages},
-          {"bytes", sender.bytes}};
+          {"bytes", sender.bytes},
+          {"credits", sender.credits},
+          {"unread", sender.unread},
+          {"held", sender.held},
+          {"waits", sender.waits}};
 }
 
 json to_json(const PathStatus& path) {
@@ -108,6 +112,7 @@ json to_json(const ChannelStatus& channel) {
   for (const DepartedStatus& one : channel.departed) departed.push_back(to_json(one));
   return {{"name", channel.name},
           {"shown_name", channel.shown_name()},
+          {"made_up_name", is_made_up_name(channel.name)},
           {"pipeline", channel.pipeline},
           {"inbox", channel.is_inbox},
           {"server", channel.is_server},

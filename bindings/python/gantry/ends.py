@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from ._core import Consumer, Group, Producer
 from .errors import InvalidArgument, TimedOut
-from .names import open_patiently, say_what_is_awaited
 from .readiness import Readiness
 from .runtime import Runtime
 
@@ -42,20 +41,17 @@ class End:
 
 def open_end(
     core: Consumer | Producer, runtime: Runtime, kind: str, name: str, timeout: float | None,
-    options: dict[str, Any], whom: str,
+    options: dict[str, Any],
 ) -> None:  # fmt: skip
-    """Opens it. For a name of another host it does what the library does for one of this host:
-    says after two seconds what is awaited, and gives up a producer of its own in time."""
+    """Opens it. A producer of another host's channel is given up in time."""
 
     def opening(left: float | None) -> None:
         core.open(runtime._core, kind, name, left, options)
 
-    if "@" not in str(name):  # or it is no str, which is refused
-        opening(timeout)
-    elif whom:
-        open_patiently(opening, timeout, lambda _: say_what_is_awaited("channel", name, whom, None))
-    else:
+    if isinstance(core, Producer) and kind == "channel" and "@" in str(name):
         _open_within(core, opening, name, timeout)
+    else:
+        opening(timeout)
 
 
 def _open_within(

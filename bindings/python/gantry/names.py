@@ -34,19 +34,17 @@ def open_patiently(
     return opening(None if timeout is None else timeout - PATIENCE)
 
 
-def say_what_is_awaited(what: str, name: str, whom: str, runtime: Runtime | None) -> None:
-    """One line, with the names that there are. `runtime`: None for a name of another host."""
-    there = "" if runtime is None else f"; there {_listed(runtime, name)}"
-    getLogger("gantry").warning("gantry: %s '%s': waiting for %s%s", what, name, whom, there)
+def say_what_is_awaited(what: str, name: str, whom: str, runtime: Runtime) -> None:
+    """One line, with the names that there are."""
+    there = _listed(runtime, name)
+    getLogger("gantry").warning("gantry: %s '%s': waiting for %s; there %s", what, name, whom, there)
 
 
 def _listed(runtime: Runtime, name: str) -> str:
     names: list[str] = []
     with suppress(Error):
-        names = sorted(str(channel["name"]) for channel in runtime.channels())
-    hidden = ("queue-", "pipe-")  # random ones
-    names = [it for it in names if it not in (name, name + ".put") and not it.startswith(hidden)]
-    names = [it for it in names if not it.endswith(".put")]  # the other half of a queue
+        names = sorted(it["name"] for it in runtime.channels() if not it["made_up_name"])
+    names = [it for it in names if it != name]
     if not names:
         return "is no other channel"
     more = f" and {len(names) - _MOST} more" if len(names) > _MOST else ""

@@ -41,8 +41,7 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
         options: dict[str, int],
     ) -> None:  # fmt: skip
         try:
-            open_end(core, runtime or shared(), self._kind, self.name, timeout, options,
-                     "its producer")  # fmt: skip
+            open_end(core, runtime or shared(), self._kind, self.name, timeout, options)
         finally:  # it may be open, and a signal's handler have raised
             if core.is_open:
                 self._readiness = Readiness(core.descriptor)

@@ -148,7 +148,7 @@ class Client(AwaitedEnd):
         # A call that had to wait for room would keep the loop from taking the replies that make it.
         self._slots = options.get("slots", 8)
         self._room = Places(self._slots)
-        open_end(self._core, runtime or shared(), "server", server, timeout, options, "its server")
+        open_end(self._core, runtime or shared(), "server", server, timeout, options)
 
     def call(self, value: Any, *, timeout: float | None = None, type: int = 0) -> Message:
         """Sends it and waits for the reply. What its server raises is raised here."""

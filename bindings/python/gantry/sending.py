@@ -66,7 +66,6 @@ class Producer(AwaitedEnd):
     """
 
     _kind = "channel"
-    _awaited = ""  # it takes the name
 
     def __init__(
         self, name: str, *, runtime: Runtime | None = None, pickles: bool = False,
@@ -82,7 +81,7 @@ class Producer(AwaitedEnd):
         self.name = name
         core = _core.Producer()
         try:
-            open_end(core, runtime or shared(), self._kind, name, timeout, options, self._awaited)
+            open_end(core, runtime or shared(), self._kind, name, timeout, options)
         finally:  # it may be open, and a signal's handler have raised
             if core.is_open:
                 self._pool: _core.Pool | None = None
@@ -267,7 +266,6 @@ class Producer(AwaitedEnd):
 
 class _InboxProducer(Producer):
     _kind = "inbox"
-    _awaited = "its inbox"
 
 
 class _StageOutput(Producer):

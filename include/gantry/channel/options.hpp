@@ -140,8 +140,8 @@ struct EndOptions {
   std::shared_ptr<Acceptor> acceptor{};
   /// How a channel of another host is reached.
   RemoteOptions remote{};
-  /// Whether an end that waits two seconds for a name of this host says so in one line on standard
-  /// error, with the names that there are. A Runtime adds its own RuntimeOptions::notices.
+  /// Whether an end that waits two seconds for a name says so in one line on standard error, on
+  /// this host with the names that there are. A Runtime adds its own RuntimeOptions::notices.
   bool notices = false;
   /// Whose end it is, if it acts for one elsewhere. Empty: own_end_name().
   std::optional<EndName> acts_for{};

@@ -85,6 +85,10 @@ struct SenderStatus {
   std::uint64_t messages = 0;  ///< Messages received from it.
   Bytes bytes = 0;             ///< Their payload.
   EndName who{};               ///< As it says itself.
+  unsigned credits = 0;        ///< Messages that it may have out.
+  std::uint64_t unread = 0;    ///< Messages that it published and the receiver has not taken.
+  std::uint64_t held = 0;      ///< Messages in the receiver's hands that use a credit.
+  bool waits = false;          ///< It sleeps until a credit comes back, or all is taken.
 };
 
 /// How the newest payload that an engine copied was sent.
@@ -152,6 +156,10 @@ struct GANTRY_API ChannelStatus {
   /// messages in hand. One line each, without a full stop.
   [[nodiscard]] std::vector<std::string> notes() const;
 };
+
+/// True if no person chose the name: a queue of work without a name, a pipe of Python's, or the
+/// putting half of a queue. Lists of names to choose from leave it out.
+[[nodiscard]] GANTRY_API bool is_made_up_name(std::string_view name) noexcept;
 
 /// Lists every live channel below `directory`, those of running pipelines too (as "run-…/name").
 /// Removes sockets whose producer is gone, in a folder of this user. Root may look into anybody's

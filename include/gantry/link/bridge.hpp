@@ -37,6 +37,12 @@ struct GANTRY_API BridgeAddress {
 [[nodiscard]] GANTRY_API Result<int> connect_host(const BridgeAddress& where,
                                                   int interrupt_descriptor, Deadline deadline);
 
+/// A non-blocking socket of TCP that listens there, for a program's own words. The caller closes
+/// it. Errors: `already_exists` when the port is taken, `not_found` when this host has no such
+/// address, `interrupted` as connect_host(), `permission_denied`, `system`.
+[[nodiscard]] GANTRY_API Result<int> listen_at(const BridgeAddress& where,
+                                               int interrupt_descriptor);
+
 /// Reads the secret of a bridge: the first line of a file that only its owner and root can read. 16
 /// to 64 bytes. Errors: `not_found`, `permission_denied` when others can read it,
 /// `invalid_argument`.

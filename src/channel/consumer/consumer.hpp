@@ -68,11 +68,16 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   [[nodiscard]] const MetricsPage& counters() const noexcept { return *core_.counters; }
   /// As the producer says itself, once it has joined. Any thread.
   [[nodiscard]] EndName producer_name() const { return decode_name(core_.page().who); }
+  /// The producer's credits, what uses them, and whether it waits for one. Any thread.
+  void tell_credits(SenderStatus& sender) const noexcept;
 
  private:
   using Wanted = ReceiveQueue::Wanted;
 
   Impl() = default;
+  [[nodiscard]] bool producer_sleeps() const noexcept {
+    return (core_.page().producer_sleeps.read() & 1u) != 0;
+  }
   static Result<std::shared_ptr<Impl>> prepare(std::string_view name,
                                                const ConsumerOptions& options);
   Result<void> join(Connection connection, Deadline deadline);

@@ -38,7 +38,7 @@ ConsumerExplanation Consumer::Impl::explain() const {
   told.producer_gone = core_.producer_gone;
   const std::uint64_t end = core_.ring_page().end.load(std::memory_order_seq_cst);  // [E]
   told.ended = end != 0;
-  told.producer_sleeps = (core_.page().producer_sleeps.read() & 1u) != 0;
+  told.producer_sleeps = producer_sleeps();
   told.held = payloads_.held(scale);
   told.copies_held = queue_.copies_held();
   told.gathered_bytes = payloads_.gathered_bytes();
@@ -48,6 +48,13 @@ ConsumerExplanation Consumer::Impl::explain() const {
   if (core_.broken) told.broken = core_.broken->message;
   told.metrics = MetricsMaker::report(*core_.counters, scale);
   return told;
+}
+
+void Consumer::Impl::tell_credits(SenderStatus& sender) const noexcept {
+  sender.credits = static_cast<unsigned>(queue_.credits());
+  sender.unread = queue_.unread_as_told();
+  sender.held = payloads_.held_count();
+  sender.waits = producer_sleeps();
 }
 
 tl::unexpected<Error> Consumer::Impl::nothing_came() const {

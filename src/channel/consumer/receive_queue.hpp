@@ -81,6 +81,10 @@ class GANTRY_LOCAL ReceiveQueue {
   [[nodiscard]] std::uint64_t unread() const noexcept {
     return must_claim_ ? ring_->count_claimable(ring_page_->revoked) : ring_->count_ready();
   }
+  /// unread() as far as the producer was told. Any thread.
+  [[nodiscard]] std::uint64_t unread_as_told() const noexcept {
+    return ring_->count_unread(own_page_->taken, ring_page_->revoked);
+  }
 
  private:
   [[nodiscard]] bool is_there() const noexcept {

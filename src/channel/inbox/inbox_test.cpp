@@ -2,6 +2,7 @@
 #include <sys/stat.h>
 
 #include <gantry/channel/inbox.hpp>
+#include <gantry/channel/status.hpp>
 
 #include <set>
 #include <thread>
@@ -327,6 +328,48 @@ TEST_F(ManyToOne, AThousandComeAndGoAndLeaveNothing) {
   }
   while (departed_.size() < 1001) ASSERT_EQ(code_now(inbox), Code::timed_out);
   EXPECT_EQ(test::descriptors_at_rest(), before);
+}
+
+TEST_F(ManyToOne, ASenderThatWaitsIsShownWithItsCredits) {
+  Inbox inbox = open();
+  auto out = connect();
+  while (inbox.senders().empty()) ASSERT_EQ(code_now(inbox), Code::timed_out);
+  std::vector<Message> held;
+  for (std::uint64_t i = 0; i < channel_.slots; ++i) ASSERT_TRUE(out->send(pattern(100'000, i)));
+  const auto shown = [this] { return list_channels(directory_.path())->at(0).senders.at(0); };
+  SenderStatus sender = shown();
+  EXPECT_EQ(sender.credits, channel_.slots);
+  EXPECT_EQ(sender.unread, channel_.slots);
+  EXPECT_EQ(sender.held, 0u);
+  EXPECT_FALSE(sender.waits);
+  for (unsigned i = 0; i < channel_.slots; ++i)
+    held.push_back(std::move(inbox.receive(soon())->message));
+  std::thread waiting([&] { EXPECT_TRUE(out->send(pattern(100'000, 1), soon())); });
+  for (const Deadline hung = soon(); !(sender = shown()).waits && !hung.passed();)
+    std::this_thread::yield();
+  EXPECT_TRUE(sender.waits);
+  EXPECT_EQ(sender.held, channel_.slots);
+  EXPECT_EQ(sender.unread, 0u);
+  held.clear();
+  waiting.join();
+}
+
+TEST(SenderNotes, SayWhatASenderHasWaitedForLong) {
+  ChannelStatus status;
+  status.answered = true;
+  status.senders.push_back({.pid = 7,
+                            .idle = std::chrono::seconds(5),
+                            .credits = 8,
+                            .unread = 3,
+                            .held = 5,
+                            .waits = true});
+  EXPECT_THAT(
+      status.notes(),
+      testing::ElementsAre(
+          "sender 7 waits: the receiver holds 5 of its 8 messages, has 3 unread, and took its "
+          "last message 5.0 s ago"));
+  status.senders[0].idle = std::chrono::seconds(1);
+  EXPECT_THAT(status.notes(), testing::IsEmpty());
 }
 
 TEST_F(ManyToOne, DroppedItLeavesNothing) {

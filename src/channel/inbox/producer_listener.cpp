@@ -191,6 +191,7 @@ ChannelStatus ProducerListener::describe() {
       sender.idle = std::min(sender.idle, std::chrono::nanoseconds(report.idle_ns));
     sender.messages = report.messages;
     sender.bytes = report.bytes;
+    end->tell_credits(sender);
   }
   return status;
 }

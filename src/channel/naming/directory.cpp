@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cctype>
 #include <cstdlib>
+#include <gantry/channel/status.hpp>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
@@ -74,6 +75,10 @@ Result<std::string> existing_channel_directory(std::string_view given) {
   GANTRY_ASSIGN(std::string directory, chosen_channel_directory(given));
   GANTRY_TRY(check_owner_and_mode(directory, true));
   return directory;
+}
+
+bool is_made_up_name(std::string_view name) noexcept {
+  return name.starts_with(kQueuePrefix) || name.starts_with("pipe-") || name.ends_with(".put");
 }
 
 Result<void> check_channel_name(std::string_view name) {

@@ -14,13 +14,14 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <gantry/channel.hpp>
+#include <gantry/channel/status.hpp>
 #include <optional>
 #include <set>
 
 #include "base/close_elsewhere.hpp"
 #include "base/socket.hpp"
 #include "base/socket_file.hpp"
+#include "channel/wire/notice.hpp"
 #include "channel/wire/protocol.hpp"
 #include "channel/wire/step.hpp"
 
@@ -183,14 +184,15 @@ Error owner_is_missing(const std::string& name, std::string_view whom, bool over
           fmt::format("start the {}, and check that both use the same GANTRY_DIR", whom)};
 }
 
-// What a misspelt name waits for would not show otherwise.
-void say_what_is_awaited(const std::string& directory, const std::string& name,
+}  // namespace
+
+std::string awaited_text(const std::string& directory, const std::string& name,
                          std::string_view whom) {
   constexpr std::size_t kMostNames = 8;
   std::vector<std::string> names;
   for (const std::string& file : socket_files(directory, {})) {
     std::string other = file.substr(0, file.size() - std::strlen(kSocketSuffix));
-    if (check_channel_name(other) && !other.starts_with(kQueuePrefix) && other != name)
+    if (check_channel_name(other) && !is_made_up_name(other) && other != name)
       names.push_back(std::move(other));
   }
   const std::size_t more = names.size() - std::min(names.size(), kMostNames);
@@ -199,13 +201,9 @@ void say_what_is_awaited(const std::string& directory, const std::string& name,
   std::string others =
       names.empty() ? "no other channel" : fmt::format("{}", fmt::join(names, ", "));
   if (more != 0) others += fmt::format(" and {} more", more);
-  std::fputs(fmt::format("gantry: channel '{}' in {}: waiting for its {}; there {} {}\n", name,
-                         directory, whom, names.empty() ? "is" : verb, others)
-                 .c_str(),
-             stderr);
+  return fmt::format("channel '{}' in {}: waiting for its {}; there {} {}", name, directory, whom,
+                     names.empty() ? "is" : verb, others);
 }
-
-}  // namespace
 
 Result<Claim> Claim::take(const std::string& directory, const std::string& name, int interrupt,
                           const FileAccess& access) {
@@ -247,9 +245,8 @@ void Claim::give_up() noexcept {
 
 Result<Fd> find_producer(const std::string& directory, const std::string& name, int interrupt,
                          Deadline deadline, std::string_view whom, bool notices) {
-  constexpr std::chrono::seconds kPatience{2};
   const std::string file = name + kSocketSuffix;
-  const Deadline patience = Deadline::after(kPatience);
+  const Deadline patience = Deadline::after(kNoticeAfter);
   std::optional<FolderWatch> watch;  // mostly the producer is there
   for (;;) {
     auto socket = connect_to(directory, file);
@@ -264,7 +261,7 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
       continue;
     }
     if (notices && patience.passed()) {
-      say_what_is_awaited(directory, name, whom);
+      say_notice(awaited_text(directory, name, whom));
       notices = false;
     }
     const bool is_patient = notices && patience.left() < deadline.left();

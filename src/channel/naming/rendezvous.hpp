@@ -55,6 +55,9 @@ class Claim {
   ForkGuard fork_guard_;  // a fork's copy must not remove its parent's name
 };
 
+/// Says that an end waits for `whom` of `name`, and which names there are that somebody chose.
+[[nodiscard]] std::string awaited_text(const std::string& directory, const std::string& name,
+                                       std::string_view whom);
 /// Connects to the producer of `name` and waits until it appears; `whom`: its name in errors;
 /// `notices`: EndOptions::notices.
 /// Errors: `timed_out`, `interrupted` (when `interrupt` becomes readable), `permission_denied`.

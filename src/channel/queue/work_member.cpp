@@ -132,7 +132,10 @@ Result<void> WorkMember::Impl::join(Deadline deadline) {
     const Deadline look =
         Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kPatience));
     auto client = Client::connect(name_, client_options(options_), engine_, look);
-    if (client) return client_.emplace(*std::move(client)), Result<void>();
+    if (client) {
+      client_.emplace(*std::move(client));
+      return {};
+    }
     if (client.error().code != Code::timed_out || deadline.passed())
       return tl::unexpected(std::move(client).error());
     if (acknowledger_->use([](Producer& producer) { return FarSides::is_alone(producer); }))

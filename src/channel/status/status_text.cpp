@@ -75,6 +75,19 @@ std::string note_of(const ConsumerStatus& consumer, unsigned slots) {
   return note;
 }
 
+std::string note_of(const SenderStatus& sender) {
+  const std::string who = called(sender.who, sender.pid);
+  if (sender.state == ProcessState::stopped)
+    return fmt::format("sender {} is stopped (SIGSTOP; kill -CONT {} lets it go on)", who,
+                       sender.pid);
+  if (!sender.waits || sender.idle <= ConsumerStatus::kStuckAfter) return "";
+  return fmt::format(
+      "sender {} waits: the receiver holds {} of its {}, has {} unread, and took its last message "
+      "{} ago",
+      who, sender.held, count_text(sender.credits, "message"), sender.unread,
+      time_text(sender.idle));
+}
+
 }  // namespace
 
 Bytes ConsumerStatus::held_bytes() const noexcept {
@@ -111,9 +124,7 @@ std::vector<std::string> ChannelStatus::notes() const {
             : fmt::format("producer {} ({}) does not answer: {}", producer_pid,
                           to_string(producer_state), silence));
   for (const SenderStatus& sender : senders)
-    if (sender.state == ProcessState::stopped)
-      notes.push_back(fmt::format("sender {} is stopped (SIGSTOP; kill -CONT {} lets it go on)",
-                                  called(sender.who, sender.pid), sender.pid));
+    if (auto note = note_of(sender); !note.empty()) notes.push_back(std::move(note));
   for (const ConsumerStatus& consumer : consumers)
     if (auto note = note_of(consumer, slots); !note.empty()) notes.push_back(std::move(note));
   if (slots != 0 && slots_sending >= slots)

@@ -10,7 +10,7 @@ namespace gantry {
 namespace {
 
 constexpr std::uint64_t kStatusMagic = 0x33544154'53544e47;  // "GNTSTAT3"
-constexpr std::uint64_t kInboxMagic = 0x33584f42'4e544e47;   // "GNTNBOX3"
+constexpr std::uint64_t kInboxMagic = 0x34584f42'4e544e47;   // "GNTNBOX4"
 
 class Writer {
  public:
@@ -269,6 +269,10 @@ std::vector<std::byte> encode_inbox(const ChannelStatus& status) {
     out.time(one.idle);
     out.number(one.messages);
     out.number(one.bytes);
+    out.number(one.credits);
+    out.number(one.unread);
+    out.number(one.held);
+    out.number(one.waits ? 1 : 0);
   }
   return out.take();
 }
@@ -291,6 +295,10 @@ void read_inbox(ConsumerState& in, ChannelStatus& status) {
     in.time(one.idle);
     in.into(one.messages);
     in.into(one.bytes);
+    in.into(one.credits);
+    in.into(one.unread);
+    in.into(one.held);
+    in.flag(one.waits);
   }
 }
 

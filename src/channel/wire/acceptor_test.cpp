@@ -5,6 +5,7 @@
 
 #include <array>
 #include <atomic>
+#include <fstream>
 #include <future>
 #include <latch>
 
@@ -67,6 +68,36 @@ TEST_F(Accepting, WhatFoundNoThreadToCloseItIsClosedByTheWay) {
   EXPECT_TRUE(test::is_open(waiting));
   acceptor_->rouse(handler_);
   while (test::is_open(waiting)) std::this_thread::yield();
+  acceptor_->remove(handler_);
+}
+
+/// How often that thread of this process has slept.
+std::string sleeps_of(pid_t thread) {
+  std::ifstream status(fmt::format("/proc/self/task/{}/status", thread));
+  std::string line;
+  while (std::getline(status, line) && !line.starts_with("voluntary_ctxt_switches:")) continue;
+  return line;
+}
+
+TEST_F(Accepting, ItTriesAgainForAThreadThoughNothingHappens) {
+  ASSERT_TRUE(acceptor_->add(handler_));
+  test::Lingering lingering;
+  const int waiting = test::close_without_threads(lingering);
+  if (waiting < 0) GTEST_SKIP() << "no filters of system calls";
+  std::atomic<pid_t> thread{0};
+  handler_.act_roused = [&] {
+    EXPECT_TRUE(test::refuse_calls({{SYS_clone3, EAGAIN}, {SYS_clone, EAGAIN}}));
+    thread = ::gettid();
+  };
+  acceptor_->rouse(handler_);
+  await(handler_.rousings, 1);
+  const Deadline hung = test::soon();
+  for (int tries = 0; tries < 3; ++tries)
+    for (const auto before = sleeps_of(thread); sleeps_of(thread) == before && !hung.passed();)
+      std::this_thread::yield();
+  EXPECT_FALSE(hung.passed());
+  EXPECT_TRUE(test::is_open(waiting));
+  EXPECT_TRUE(close_what_waits());
   acceptor_->remove(handler_);
 }
 

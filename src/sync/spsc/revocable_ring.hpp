@@ -1,6 +1,8 @@
 #pragma once  // sync/spsc/revocable_ring.hpp: a sequence ring whose writer may take back untaken
               // records.
 
+#include <algorithm>
+
 #include "sync/spsc/sequence_ring.hpp"
 #include "sync/spsc/word_copy.hpp"
 
@@ -82,6 +84,16 @@ class RevocableReader : public RingReader<Record> {
   [[nodiscard]] std::uint64_t count_claimable(
       const std::atomic<std::uint64_t>& revoked) const noexcept {
     return count_from(past(revoked) + 1);
+  }
+
+  /// Records that the writer counts as unread, by the words of both ends. Any thread.
+  [[nodiscard]] std::uint64_t count_unread(
+      const std::atomic<std::uint64_t>& taken,
+      const std::atomic<std::uint64_t>& revoked) const noexcept {
+    // Relaxed: for display.
+    return count_from(
+        std::max(taken.load(std::memory_order_relaxed), revoked.load(std::memory_order_relaxed)) +
+        1);
   }
 
   /// Copies and takes the oldest record that is not taken back. False: there is none, or the writer

@@ -59,6 +59,20 @@ TEST_F(Pack, TimeGrowsAsTensorsDo) {
   expect_in_proportion({"image", "extract"}, ".back.safetensors");
 }
 
+TEST_F(Pack, AnEndingInLargeLettersIsTheSameFormat) {
+  write("a.safetensors", safetensors_of({{"w", "F32", {2}, random_bytes(8)}}));
+  expect_done({"pack", "a.safetensors", "a.gimg"});
+  expect_done({"image", "extract", "a.gimg", "b.NPY"});
+  fs::rename(path("a.safetensors"), path("A.SAFETENSORS"));
+  fs::rename(path("b.NPY"), path("w.Npy"));
+  for (const char* file : {"A.SAFETENSORS", "w.Npy"}) {
+    expect_done({"pack", file, "b.gimg"});
+    EXPECT_EQ(read("b.gimg"), read("a.gimg")) << file;
+  }
+  write("m.GGUF", "x");
+  EXPECT_THAT(done({"pack", "m.GGUF", "b.gimg"}).errors, HasSubstr("it is a model in GGUF"));
+}
+
 /// A file of NumPy's with this dictionary.
 std::string npy_file(const std::string& dictionary, const std::string& data) {
   std::string file("\x93NUMPY\1\0", 8);

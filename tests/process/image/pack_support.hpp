@@ -57,4 +57,25 @@ inline std::string safetensors_file(const std::string& header, const std::string
   return text + header + data;
 }
 
+struct Entry {
+  std::string name, dtype;
+  std::vector<std::int64_t> shape;
+  std::string bytes;
+};
+
+/// As the library of that name writes it, without metadata.
+inline std::string safetensors_of(const std::vector<Entry>& entries) {
+  nlohmann::ordered_json header = nlohmann::ordered_json::object();
+  std::string data;
+  for (const Entry& one : entries) {
+    header[one.name] = {{"dtype", one.dtype},
+                        {"shape", one.shape},
+                        {"data_offsets", {data.size(), data.size() + one.bytes.size()}}};
+    data += one.bytes;
+  }
+  std::string text = header.dump();
+  text.resize((text.size() + 7) / 8 * 8, ' ');
+  return safetensors_file(text, data);
+}
+
 }  // namespace gantry::test

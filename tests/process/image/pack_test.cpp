@@ -14,34 +14,12 @@
 namespace gantry::test {
 namespace {
 
-using nlohmann::ordered_json;
 using ::testing::AllOf;
 using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
 namespace fs = std::filesystem;
-
-struct Entry {
-  std::string name, dtype;
-  std::vector<std::int64_t> shape;
-  std::string bytes;
-};
-
-/// As the library of that name writes it, without metadata.
-std::string safetensors_of(const std::vector<Entry>& entries) {
-  ordered_json header = ordered_json::object();
-  std::string data;
-  for (const Entry& one : entries) {
-    header[one.name] = {{"dtype", one.dtype},
-                        {"shape", one.shape},
-                        {"data_offsets", {data.size(), data.size() + one.bytes.size()}}};
-    data += one.bytes;
-  }
-  std::string text = header.dump();
-  text.resize((text.size() + 7) / 8 * 8, ' ');
-  return safetensors_file(text, data);
-}
 
 std::vector<Entry> every_type() {
   const std::pair<const char*, std::size_t> types[] = {
@@ -199,6 +177,12 @@ TEST_F(Pack, SeveralFilesAndTheirIndex) {
   EXPECT_THAT(folder.errors, HasSubstr("in/2.safetensors: left out: the index does not name it"));
   EXPECT_THAT(folder.errors, HasSubstr("in/.hidden: left out: a hidden file"));
   EXPECT_THAT(folder.errors, testing::Not(HasSubstr("1.safetensors")));
+  fs::copy(path("in/1.safetensors"), path("in/.m-1.safetensors"));
+  EXPECT_THAT(with(R"({"a": ".m-1.safetensors"})"), "packed");
+  const Ended hidden = done({"pack", "in", "h.gimg"});
+  EXPECT_EQ(read("h.gimg"), read("m.gimg"));
+  EXPECT_THAT(hidden.errors, testing::Not(HasSubstr(".m-1.safetensors")));
+  EXPECT_THAT(hidden.errors, HasSubstr("in/1.safetensors: left out: the index does not name it"));
   EXPECT_THAT(with(R"({"a": "1.safetensors", "c": "2.safetensors"})"),
               HasSubstr("tensor 'b': it is in 2.safetensors, and not in the index"));
   EXPECT_THAT(with(R"({"a": "1.safetensors", "c": "1.safetensors"})"),

@@ -26,7 +26,7 @@ constexpr Format kGguf{"a model in GGUF",
                        "them: from_pretrained(FOLDER, gguf_file=FILE).save_pretrained(TO)"};
 
 bool ends_in(const std::string& path, std::initializer_list<std::string_view> endings) {
-  return std::ranges::any_of(endings, [&](std::string_view one) { return path.ends_with(one); });
+  return std::ranges::any_of(endings, [&](std::string_view one) { return has_ending(path, one); });
 }
 
 /// By the first name in the archive: torch.save() writes NAME/data.pkl first.

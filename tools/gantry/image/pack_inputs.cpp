@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <deque>
 #include <filesystem>
+#include <map>
 #include <set>
 
 #include "errors.hpp"
@@ -17,6 +18,7 @@ namespace gantry::cli {
 namespace {
 
 namespace fs = std::filesystem;
+constexpr std::string_view kSafetensors = ".safetensors";
 constexpr std::string_view kIndex = ".safetensors.index.json";
 
 class Gatherer {
@@ -40,9 +42,9 @@ class Gatherer {
  private:
   Result<void> add_file(const std::string& path, bool is_in_folder) {
     if (auto fine = check_is_no_pointer(path); !fine) return fine;
-    if (path.ends_with(kIndex)) return take(read_safetensors_index(path));
-    if (path.ends_with(".safetensors")) return take(read_safetensors(path));
-    if (!path.ends_with(".npy")) return add_bytes(path, is_in_folder);
+    if (has_ending(path, kIndex)) return take(read_safetensors_index(path));
+    if (has_ending(path, kSafetensors)) return take(read_safetensors(path));
+    if (!has_ending(path, ".npy")) return add_bytes(path, is_in_folder);
     auto tensor = read_npy(path);
     if (!tensor) return tl::unexpected(tensor.error());
     tensors_.push_back(std::move(*tensor));
@@ -55,19 +57,20 @@ class Gatherer {
     return {};
   }
 
-  // Whatever is left out is named.
+  // What is left out is told at the end: an index may name a hidden file.
   Result<void> add_folder(const std::string& path) {
     std::set<std::string> files;
+    std::map<std::string, std::string_view> left_out;  // and why
     std::error_code why;
     for (fs::directory_iterator entry(path, why); !why && entry != fs::directory_iterator();
          entry.increment(why)) {
       const std::string name = entry->path().filename().string();
       if (name.starts_with('.')) {
-        note(entry->path().string() + ": left out: a hidden file");
+        left_out.emplace(entry->path().string(), "a hidden file");
         continue;
       }
       if (is_partial(name)) {
-        note(entry->path().string() + ": left out: by its name it was not finished");
+        left_out.emplace(entry->path().string(), "by its name it was not finished");
         continue;
       }
       if (entry->is_directory())
@@ -77,21 +80,16 @@ class Gatherer {
     }
     if (why) return refuse(fmt::format("{}: {}", path, why.message()), {}, Code::system);
     const auto has_index =
-        std::ranges::any_of(files, [](const auto& file) { return file.ends_with(kIndex); });
+        std::ranges::any_of(files, [](const auto& file) { return has_ending(file, kIndex); });
     for (const std::string& file : files) {
-      if (has_index && file.ends_with(".safetensors")) continue;  // by the index
-      if (auto added = add_file(file, true); !added) return added;
+      if (has_index && has_ending(file, kSafetensors))
+        left_out.emplace(file, "the index does not name it");
+      else if (auto added = add_file(file, true); !added)
+        return added;
     }
-    if (has_index) note_unnamed(files);
+    for (const FileTensor& tensor : tensors_) left_out.erase(tensor.path);
+    for (const auto& [file, reason] : left_out) note(fmt::format("{}: left out: {}", file, reason));
     return {};
-  }
-
-  void note_unnamed(const std::set<std::string>& files) const {
-    std::set<std::string_view> named;
-    for (const FileTensor& tensor : tensors_) named.insert(tensor.path);
-    for (const std::string& file : files)
-      if (file.ends_with(".safetensors") && !named.contains(file))
-        note(file + ": left out: the index does not name it");
   }
 
   Result<void> add_bytes(const std::string& path, bool is_in_folder) {

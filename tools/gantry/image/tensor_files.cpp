@@ -6,7 +6,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
+#include <cctype>
 #include <cerrno>
 #include <charconv>
 
@@ -53,6 +55,13 @@ tl::unexpected<Error> no_tensor(std::string_view text, std::string_view why) {
 }
 
 }  // namespace
+
+bool has_ending(std::string_view path, std::string_view ending) noexcept {
+  return path.size() >= ending.size() && std::ranges::equal(
+                                             path.substr(path.size() - ending.size()), ending, {},
+                                             [](unsigned char c) { return std::tolower(c); },
+                                             [](unsigned char c) { return std::tolower(c); });
+}
 
 Result<std::string> read_part(const std::string& path, Bytes from, Bytes bytes) {
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);

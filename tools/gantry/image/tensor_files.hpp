@@ -33,6 +33,8 @@ struct FileTensor {
   return tl::unexpected(Error{code, std::move(message), std::move(hint)});
 }
 
+/// Large and small letters are the same.
+[[nodiscard]] bool has_ending(std::string_view path, std::string_view ending) noexcept;
 /// Bytes [from, from + bytes) of a file, at most `bytes`. Errors: the kernel's.
 [[nodiscard]] Result<std::string> read_part(const std::string& path, Bytes from, Bytes bytes);
 

@@ -106,8 +106,9 @@ Result<AgentJob> take_job(const cli::Interrupt& interrupt) {
   if (!job) return job;
   if (auto fine = enter_directory(job->pipeline.hosts[job->host]); !fine)
     return tl::unexpected(fine.error());
-  if (auto fine = locate_programs(job->pipeline, job->host, "."); !fine)
-    return tl::unexpected(fine.error());
+  Mistakes missing;
+  locate_programs(job->pipeline, job->host, ".", missing);
+  if (auto fine = missing.first(); !fine) return tl::unexpected(fine.error());
   return job;
 }
 

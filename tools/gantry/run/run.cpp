@@ -55,22 +55,17 @@ std::vector<Transport> transports(const Arguments& arguments) {
   return result;
 }
 
-/// The first mistakes are told here; the last is the error.
-tl::unexpected<Error> all_mistakes(Error first, const std::vector<Error>& others) {
-  if (others.empty()) return tl::unexpected(std::move(first));
-  cli::note(to_string(first));
-  for (std::size_t i = 0; i + 1 < others.size(); ++i) cli::note(to_string(others[i]));
-  return tl::unexpected(others.back());
-}
-
+/// All mistakes of the file are told: all but the last here; the last is the error.
 Result<Pipeline> pipeline(const Arguments& arguments) {
-  std::vector<Error> others;
-  Result<Pipeline> result = read_pipeline(arguments.file, arguments.overrides, &others);
-  if (!result) return all_mistakes(result.error(), others);
-  if (const auto fine = locate_programs(*result, kThisHost, result->source.folder, &others); !fine)
-    return all_mistakes(fine.error(), others);
-  if (const auto fine = locate_launchers(*result); !fine) return tl::unexpected(fine.error());
-  return result;
+  Mistakes mistakes;
+  Result<Pipeline> result = read_pipeline(arguments.file, arguments.overrides, mistakes);
+  if (!result) return result;
+  locate_programs(*result, kThisHost, result->source.folder, mistakes);
+  locate_launchers(*result, mistakes);
+  const std::vector<Error>& all = mistakes.all();
+  if (all.empty()) return result;
+  for (std::size_t i = 0; i + 1 < all.size(); ++i) cli::note(to_string(all[i]));
+  return tl::unexpected(all.back());
 }
 
 /// Only channels reach other hosts.

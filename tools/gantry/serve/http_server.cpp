@@ -24,29 +24,6 @@ namespace {
 constexpr std::chrono::milliseconds kTick{1000};  // how late a silent caller may be found out
 constexpr int kAcceptsARound = 64;                // then those who are there have their turn
 
-using Addresses = std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)>;
-
-Result<Addresses> look_up(const std::string& host, const std::string& port) {
-  addrinfo wanted{};
-  wanted.ai_socktype = SOCK_STREAM;
-  wanted.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(host.c_str(), port.c_str(), &wanted, &found);
-  if (failed == 0) return Addresses(found, &::freeaddrinfo);
-  return tl::unexpected(Error{Code::not_found, fmt::format("{}: {}", host, ::gai_strerror(failed)),
-                              "name an address of this host: ip address lists them"});
-}
-
-Error not_bound(const std::string& where, int why) {
-  if (why == EADDRINUSE)
-    return {Code::already_exists, fmt::format("{}: another process listens there", where),
-            "end it, or choose another port (0: any that is free)"};
-  if (why == EADDRNOTAVAIL)
-    return {Code::not_found, fmt::format("{}: this host has no such address", where),
-            "ip address lists those it has"};
-  return system_error(fmt::format("listening on {}", where), why);
-}
-
 Result<sockaddr_storage> own_address(int socket) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
@@ -56,23 +33,13 @@ Result<sockaddr_storage> own_address(int socket) {
 
 }  // namespace
 
-Result<HttpServer> HttpServer::listen(const std::string& host, const std::string& port) {
-  const auto addresses = look_up(host, port);
-  if (!addresses) return tl::unexpected(addresses.error());
-  const addrinfo& address = **addresses;
-  HttpServer server(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (server.socket_ < 0) return tl::unexpected(system_error("socket", errno));
-  const int on = 1;
-  ::setsockopt(server.socket_, SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+Result<HttpServer> HttpServer::listen(const BridgeAddress& where, const Interrupt& interrupt) {
+  const auto socket = listen_at(where, interrupt.descriptor());
+  if (!socket) return tl::unexpected(socket.error());
   // The kernel keeps callers that say nothing for so many seconds.
   const int deferred_s = static_cast<int>(kPatience.count());
-  ::setsockopt(server.socket_, IPPROTO_TCP, TCP_DEFER_ACCEPT, &deferred_s, sizeof deferred_s);
-  const std::string where =
-      host.find(':') == std::string::npos ? host + ":" + port : "[" + host + "]:" + port;
-  if (::bind(server.socket_, address.ai_addr, address.ai_addrlen) != 0 ||
-      ::listen(server.socket_, SOMAXCONN) != 0)
-    return tl::unexpected(not_bound(where, errno));
-  return server;
+  ::setsockopt(*socket, IPPROTO_TCP, TCP_DEFER_ACCEPT, &deferred_s, sizeof deferred_s);
+  return HttpServer(*socket);
 }
 
 HttpServer::HttpServer(HttpServer&& other) noexcept

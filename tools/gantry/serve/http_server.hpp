@@ -1,6 +1,7 @@
 #pragma once  // tools/gantry/serve/http_server.hpp: answers requests, in one thread.
 
 #include <functional>
+#include <gantry/link/bridge.hpp>
 #include <gantry/types.hpp>
 #include <list>
 
@@ -19,9 +20,9 @@ class HttpServer {
   static constexpr std::chrono::seconds kPatience{30};  ///< With a caller that does nothing.
   static constexpr std::chrono::seconds kLinger{2};     ///< With one that has its last answer.
 
-  /// `host` is an address or a name of this host; port "0": a free one. Errors: `already_exists`
-  /// when the port is taken, `not_found`, `permission_denied`, `system`.
-  [[nodiscard]] static Result<HttpServer> listen(const std::string& host, const std::string& port);
+  /// Port "0": a free one. Errors: those of listen_at().
+  [[nodiscard]] static Result<HttpServer> listen(const BridgeAddress& where,
+                                                 const Interrupt& interrupt);
   HttpServer(HttpServer&& other) noexcept;
   HttpServer& operator=(HttpServer&& other) noexcept;
   ~HttpServer();

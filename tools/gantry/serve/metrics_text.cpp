@@ -117,6 +117,14 @@ constexpr Column<SenderStatus> kOfSenders[] = {
      [](const SenderStatus& it) { return real(it.bytes); }},
     {"gantry_sender_idle_seconds", "Time since its last message was received, or it connected.",
      [](const SenderStatus& it) { return seconds(it.idle); }},
+    {"gantry_sender_credits", "Messages that the sender may have out.",
+     [](const SenderStatus& it) { return real(it.credits); }},
+    {"gantry_sender_unread_messages", "Messages that it published and the inbox has not taken.",
+     [](const SenderStatus& it) { return real(it.unread); }},
+    {"gantry_sender_held_messages", "Messages that the inbox has taken and not released.",
+     [](const SenderStatus& it) { return real(it.held); }},
+    {"gantry_sender_waits", "1: the sender sleeps until a credit comes back.",
+     [](const SenderStatus& it) { return it.waits ? 1.0 : 0.0; }},
 };
 
 constexpr Column<DepartedStatus> kOfDeparted[] = {

@@ -180,6 +180,13 @@ TEST_F(MetricsText, NoTwoSeriesAreTheSame) {
   EXPECT_EQ(value("gantry_consumer_messages_total{channel=\"c\",consumer=\"42#2\"}"), "2");
 }
 
+TEST_F(MetricsText, ASenderThatWaitsIsSeen) {
+  add("c").senders.push_back({.pid = 7, .credits = 8, .unread = 3, .held = 5, .waits = true});
+  for (const auto& [name, wanted] : {std::pair("credits", "8"), std::pair("unread_messages", "3"),
+                                     std::pair("held_messages", "5"), std::pair("waits", "1")})
+    EXPECT_EQ(value(fmt::format("gantry_sender_{}{{channel=\"c\",sender=\"7\"}}", name)), wanted);
+}
+
 TEST_F(MetricsText, EightRanksAreEightSeries) {
   for (unsigned rank = 0; rank < 8; ++rank) {
     snapshot_.ranks.emplace_back().group = "g";

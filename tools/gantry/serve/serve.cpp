@@ -41,7 +41,7 @@ Result<std::string> read_token(const std::string& path) {
   return token;
 }
 
-Result<HttpServer> listen(const ServeOptions& options) {
+Result<HttpServer> listen(const ServeOptions& options, const Interrupt& interrupt) {
   auto where = parse_bridge_address(options.listen);
   if (!where) {
     where.error().hint =
@@ -52,7 +52,8 @@ Result<HttpServer> listen(const ServeOptions& options) {
     return tl::unexpected(Error{Code::unsupported,
                                 fmt::format("{}: a browser calls ADDRESS[:PORT]", where->text()),
                                 "put a server that encrypts in front of it"});
-  auto server = HttpServer::listen(where->host, where->port.empty() ? kPort : where->port);
+  if (where->port.empty()) where->port = kPort;
+  auto server = HttpServer::listen(*where, interrupt);
   if (server && !server->is_loopback() && options.token_file.empty())
     return tl::unexpected(Error{Code::permission_denied,
                                 fmt::format("{}: other hosts could look in", server->address()),
@@ -78,7 +79,7 @@ Result<void> serve(const ServeOptions& options) {
     if (!read) return tl::unexpected(read.error());
     token = std::move(*read);
   }
-  auto server = listen(options);
+  auto server = listen(options, *interrupt);
   if (!server) return tl::unexpected(server.error());
   if (!has_metrics()) note(fmt::format("serve: no /metrics: {}; {}", kNoMetrics, kMendMetrics));
   Collector collector(options.directory, *interrupt);

@@ -62,6 +62,10 @@ class Mistakes {
     return read.has_value();
   }
   [[nodiscard]] const std::vector<Error>& all() const noexcept { return all_; }
+  [[nodiscard]] Result<void> first() const {
+    if (all_.empty()) return {};
+    return tl::unexpected(all_.front());
+  }
 
  private:
   std::vector<Error> all_;

@@ -65,7 +65,7 @@ bool HostReader::read() {
       !fields_.allow_only({"address", "launch", "rank", "directory", "gantry"}, mistakes_) ||
       !mistakes_.note(read_address()))
     return false;
-  mistakes_.note(read_launch());
+  if (!mistakes_.note(read_launch())) host_.launch.clear();
   mistakes_.note(read_optional("directory", host_.directory));
   mistakes_.note(read_optional("gantry", host_.gantry));
   return true;

@@ -119,10 +119,12 @@ Stage Reader::read_stage(const Entry& entry, Mistakes& mistakes) const {
       fields.allow_only({"command", "shell", "replicas", "ranks", "environment", "host"}, mistakes);
   mistakes.note(read_replicas(fields, stage));
   const bool is_shell = fields.find("shell") != nullptr;
+  bool has_program = false;
   if (all_known || is_shell || fields.find("command") != nullptr)  // it may be what is misspelt
-    mistakes.note(is_shell ? read_shell(fields, stage) : read_command(fields, stage));
+    has_program = mistakes.note(is_shell ? read_shell(fields, stage) : read_command(fields, stage));
   read_environment(fields, stage, mistakes);
-  mistakes.note(read_host(fields, stage));
+  has_program &= mistakes.note(read_host(fields, stage));
+  if (!has_program) stage.command.clear();  // or it would be looked for
   return stage;
 }
 
@@ -360,27 +362,23 @@ Result<std::string> read_text(const std::string& path) {
 }  // namespace
 
 Result<Pipeline> parse_pipeline(std::string_view text, const Source& source,
-                                const std::vector<Setting>& overrides, std::vector<Error>* others) {
+                                const std::vector<Setting>& overrides, Mistakes& mistakes) {
   const Result<Node> document = parse_document(text, source);
   if (!document) return tl::unexpected(document.error());
-  Mistakes mistakes;
   Pipeline pipeline = Reader(source, *document, overrides).read(mistakes);
   pipeline.text = text;
-  const std::vector<Error>& all = mistakes.all();
-  if (all.empty()) return pipeline;
-  if (others != nullptr) others->assign(all.begin() + 1, all.end());
-  return tl::unexpected(all.front());
+  return pipeline;
 }
 
 Result<Pipeline> read_pipeline(const std::string& path, const std::vector<Setting>& overrides,
-                               std::vector<Error>* others) {
+                               Mistakes& mistakes) {
   const Result<std::string> text = read_text(path);
   if (!text) return tl::unexpected(text.error());
   std::error_code error;
   const auto folder =
       std::filesystem::canonical(std::filesystem::absolute(path, error).parent_path(), error);
   if (error) return tl::unexpected(cli::system_error(path, error.value()));
-  return parse_pipeline(*text, Source{path, folder.string()}, overrides, others);
+  return parse_pipeline(*text, Source{path, folder.string()}, overrides, mistakes);
 }
 
 Result<Setting> parse_override(std::string_view text) {

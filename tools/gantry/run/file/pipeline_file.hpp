@@ -7,15 +7,16 @@ namespace gantry::run {
 
 /// Pure: touches neither files nor processes. `overrides` replace values of [settings] as they are.
 /// Each error is one line that begins with the place in the file; docs/formats/pipeline-file.md has
-/// the rules. The first is returned; `others` gets those behind it.
+/// the rules. A text that is not TOML is an error; what else is wrong goes to `mistakes`, and the
+/// pipeline then is what could be read.
 [[nodiscard]] Result<Pipeline> parse_pipeline(std::string_view text, const Source& source,
                                               const std::vector<Setting>& overrides,
-                                              std::vector<Error>* others = nullptr);
+                                              Mistakes& mistakes);
 
 /// As parse_pipeline(), for a file.
 [[nodiscard]] Result<Pipeline> read_pipeline(const std::string& path,
                                              const std::vector<Setting>& overrides,
-                                             std::vector<Error>* others = nullptr);
+                                             Mistakes& mistakes);
 
 /// "key=value" of the command line.
 [[nodiscard]] Result<Setting> parse_override(std::string_view text);

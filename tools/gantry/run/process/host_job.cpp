@@ -40,8 +40,10 @@ Result<AgentJob> read_job(const JobJson& json) {
   for (const JobJson& one : json.at("settings"))
     overrides.push_back({one.at(0).get<std::string>(), one.at(1).get<std::string>()});
   const Source source{json.at("file").get<std::string>(), json.at("folder").get<std::string>()};
-  auto pipeline = parse_pipeline(json.at("text").get<std::string>(), source, overrides);
+  Mistakes mistakes;
+  auto pipeline = parse_pipeline(json.at("text").get<std::string>(), source, overrides, mistakes);
   if (!pipeline) return tl::unexpected(pipeline.error());
+  if (const auto fine = mistakes.first(); !fine) return tl::unexpected(fine.error());
   result.pipeline = std::move(*pipeline);
   result.host = json.at("host").get<std::size_t>();
   if (result.host >= result.pipeline.hosts.size()) return no_job();

@@ -48,39 +48,31 @@ Result<std::string> find_program(const std::string& command, std::string_view pa
   return check_program(command);
 }
 
-Result<void> locate_programs(Pipeline& pipeline, std::size_t host, const std::string& folder,
-                             std::vector<Error>* others) {
-  Result<void> all;
+void locate_programs(Pipeline& pipeline, std::size_t host, const std::string& folder,
+                     Mistakes& mistakes) {
   for (Stage& stage : pipeline.stages) {
-    if (stage.host != host) continue;
+    if (stage.host != host || stage.command.empty()) continue;
     auto program = find_program(stage.command.front(), stage_path(stage), folder);
-    if (program) {
-      stage.program = std::move(*program);
-      continue;
-    }
-    Error missing = pipeline.source.error(
-        stage.command_at, fmt::format("stages.{}.{}", stage.name, stage.command_key),
-        program.error().message, program.error().hint);
-    if (all)
-      all = tl::unexpected(std::move(missing));
-    else if (others != nullptr)
-      others->push_back(std::move(missing));
+    mistakes.note(program.map_error([&](const Error& error) {
+      return pipeline.source.error(stage.command_at,
+                                   fmt::format("stages.{}.{}", stage.name, stage.command_key),
+                                   error.message, error.hint);
+    }));
+    stage.program = std::move(program).value_or("");
   }
-  return all;
 }
 
-Result<void> locate_launchers(Pipeline& pipeline) {
+void locate_launchers(Pipeline& pipeline, Mistakes& mistakes) {
   for (std::size_t index = 0; index < pipeline.hosts.size(); ++index) {
     Host& host = pipeline.hosts[index];
-    if (!is_used(pipeline, index)) continue;
+    if (!is_used(pipeline, index) || host.launch.empty()) continue;
     auto program = find_program(host.launch.front(), stage_path({}), pipeline.source.folder);
-    if (!program)
-      return tl::unexpected(pipeline.source.error(host.launch_at,
-                                                  fmt::format("hosts.{}.launch", host.name),
-                                                  program.error().message, program.error().hint));
-    host.launcher = std::move(*program);
+    mistakes.note(program.map_error([&](const Error& error) {
+      return pipeline.source.error(host.launch_at, fmt::format("hosts.{}.launch", host.name),
+                                   error.message, error.hint);
+    }));
+    host.launcher = std::move(program).value_or("");
   }
-  return {};
 }
 
 }  // namespace gantry::run

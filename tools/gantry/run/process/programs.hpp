@@ -10,12 +10,11 @@ namespace gantry::run {
 [[nodiscard]] Result<std::string> find_program(const std::string& command, std::string_view path,
                                                const std::string& folder);
 
-/// Fills in the programs of the stages on `host`, where a leading "./" means `folder`. Errors name
-/// the place of the command in the file. The first is returned; `others` gets those behind it.
-[[nodiscard]] Result<void> locate_programs(Pipeline& pipeline, std::size_t host,
-                                           const std::string& folder,
-                                           std::vector<Error>* others = nullptr);
+/// Fills in the programs of the stages on `host`, where a leading "./" means `folder`. Mistakes
+/// name the place of the command in the file.
+void locate_programs(Pipeline& pipeline, std::size_t host, const std::string& folder,
+                     Mistakes& mistakes);
 /// Looks for the launchers of the hosts that have stages, likewise.
-[[nodiscard]] Result<void> locate_launchers(Pipeline& pipeline);
+void locate_launchers(Pipeline& pipeline, Mistakes& mistakes);
 
 }  // namespace gantry::run

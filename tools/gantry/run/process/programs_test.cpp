@@ -67,9 +67,11 @@ TEST_F(Programs, NamesThePlaceInTheFile) {
   stage.command = {"./bin/none"};
   stage.command_at = {7, 12};
   pipeline.stages.push_back(stage);
-  const auto located = locate_programs(pipeline, kThisHost, pipeline.source.folder);
-  ASSERT_FALSE(located);
-  EXPECT_THAT(located.error().message, HasSubstr("p.toml:7:12: stages.a.command: there is no "));
+  Mistakes missing;
+  locate_programs(pipeline, kThisHost, pipeline.source.folder, missing);
+  ASSERT_FALSE(missing.first());
+  EXPECT_THAT(missing.first().error().message,
+              HasSubstr("p.toml:7:12: stages.a.command: there is no "));
 }
 
 }  // namespace

@@ -124,9 +124,10 @@ function showFacts(row, channel) {
       pidText(one, isDown(one.state)), `${one.messages} (${bytesText(one.bytes)})`,
       timeText(one.age_ns)])));
   if (channel.senders.length)
-    parts.push(table(['sender', 'messages', 'payload', 'idle'], channel.senders.map((one) => [
-      pidText(one, isDown(one.state)), one.messages, bytesText(one.bytes),
-      timeText(one.idle_ns)])));
+    parts.push(table(['sender', 'messages', 'payload', 'unread', 'held', 'credits', 'waits', 'idle'],
+      channel.senders.map((one) => [pidText(one, isDown(one.state)), one.messages,
+        bytesText(one.bytes), one.unread, one.held, one.credits, one.waits ? 'yes' : 'no',
+        timeText(one.idle_ns)])));
   row.facts.replaceChildren(...parts);
 }
 
