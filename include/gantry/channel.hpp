@@ -64,6 +64,9 @@ struct MetricsReport {
   /// Receiving end: time since it last took a message (or asked for it, if small); 0 if it took
   /// none.
   std::uint64_t idle_ns = 0;
+  /// A stage's end: when it was given up before its regular end, on this host's monotonic clock; 0:
+  /// it was not, or its process ended without a word.
+  std::uint64_t left_ns = 0;
 };
 
 class Meter;  // the writing side; private

@@ -4,6 +4,7 @@
 #include <memory>
 #include <vector>
 
+#include "base/fork.hpp"
 #include "channel/wire/meter.hpp"
 
 namespace gantry {
@@ -15,10 +16,14 @@ class StreamMarks {
   StreamMarks() = default;
   /// To be called before the end is opened. A page that cannot be had is left out.
   explicit StreamMarks(const StageEndpoint& end);
+  StreamMarks(StreamMarks&&) noexcept = default;
+  StreamMarks& operator=(StreamMarks&&) noexcept = default;
+  ~StreamMarks();  ///< The end is given up, unless it has ended.
   void ended() noexcept;
   void broken() noexcept;  ///< Nothing after ended().
 
  private:
+  ForkGuard fork_guard_;  // a fork's copy gives nothing up
   std::vector<Metrics> pages_;
 };
 

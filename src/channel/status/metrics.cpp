@@ -114,6 +114,7 @@ MetricsReport MetricsMaker::report(const MetricsPage& page, double ns_per_tick) 
   report.connected = page.connected.get() != 0;
   report.ended = page.connected.get() == MetricsPage::kEnded;
   report.broken = page.connected.get() == MetricsPage::kBroken;
+  report.left_ns = page.left_ns.get();
   report.messages = page.messages.get();
   report.bytes = page.bytes.get();
   for (std::size_t i = 0; i < kCopyEngines; ++i) {
@@ -171,6 +172,10 @@ void Meter::ended() noexcept {
 void Meter::broken() noexcept {
   Counter& connected = page_of(this).connected;
   if (connected.get() <= MetricsPage::kConnected) connected.set(MetricsPage::kBroken);
+}
+void Meter::left() noexcept {
+  MetricsPage& page = page_of(this);
+  if (page.connected.get() <= MetricsPage::kConnected) page.left_ns.set(monotonic_ns());
 }
 
 void Meter::message(Bytes bytes) noexcept {

@@ -16,6 +16,8 @@ class Meter {
   /// For the ends of stages. The first of the two stays.
   void ended() noexcept;
   void broken() noexcept;
+  /// The end is given up; nothing after either of those.
+  void left() noexcept;
   void message(Bytes bytes) noexcept;
   /// Counts a copy of payload by `engine`. `ticks`: its duration if it happened before hand-off in
   /// user space, 0 if the hand-off contains it.

@@ -30,6 +30,7 @@ struct MetricsPage {
   WaitTicks waits;
   Counter handoff_ticks;
   Histogram handoff_times;
+  Counter left_ns;  // when a stage gave the end up, by the monotonic clock; 0: it did not
 
   static constexpr std::uint64_t kConnected = 1;  // it has met its peer
   static constexpr std::uint64_t kEnded = 2;      // and the stream came to its regular end

@@ -1,6 +1,7 @@
 // A stage of the pipelines in the run_*_test files: run_stage MODE [arguments].
 //   source COUNT BYTES   sends COUNT messages (0: for ever) into "numbers"
 //   relay                "numbers" to "results", adding 1 to every payload byte
+//   desert               relays; replica 1 gives up after 4 messages, and ends when it is told to
 //   sink FILE            checks every byte of "results"; then writes how many came, and their sum
 //   forget               sends one message into "numbers" and ends without closing
 //   huge                 asks "numbers" for a message larger than any machine's memory
@@ -114,6 +115,27 @@ int relay(const Words&) {
   return closed ? 0 : fail(closed.error());
 }
 
+/// Its ends are gone long before its process is: its victims end first.
+int desert(const Words& words) {
+  if (std::string_view(::getenv("GANTRY_REPLICA")) != "1") return relay(words);
+  sigset_t term;
+  ::sigemptyset(&term);
+  ::sigaddset(&term, SIGTERM);
+  ::pthread_sigmask(SIG_BLOCK, &term, nullptr);
+  {
+    Result<StageInput> input = stage_input("numbers");
+    if (!input) return fail(input.error());
+    const Result<StageOutput> output = stage_output("results");
+    if (!output) return fail(output.error());
+    for (int i = 0; i < 4; ++i)
+      if (const auto message = input->receive(); !message) return fail(message.error());
+  }
+  int number = 0;
+  ::sigwait(&term, &number);
+  constexpr int kDeserted = 7;
+  return kDeserted;
+}
+
 int sink(const Words& words) {
   Result<StageInput> input = stage_input("results");
   if (!input) return fail(input.error());
@@ -206,9 +228,9 @@ struct Role {
   std::size_t words;  // at least
 };
 constexpr Role kRoles[] = {
-    {"source", source, 2}, {"relay", relay, 0},       {"sink", sink, 1},
-    {"forget", forget, 0}, {"huge", huge, 0},         {"hold", hold, 0},
-    {"family", family, 0}, {"stubborn", stubborn, 0}, {"unkilling", unkilling, 1}};
+    {"source", source, 2},     {"relay", relay, 0},        {"sink", sink, 1}, {"forget", forget, 0},
+    {"desert", desert, 0},     {"huge", huge, 0},          {"hold", hold, 0}, {"family", family, 0},
+    {"stubborn", stubborn, 0}, {"unkilling", unkilling, 1}};
 
 }  // namespace
 

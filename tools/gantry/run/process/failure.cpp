@@ -33,17 +33,40 @@ Failure left_end(std::size_t process, const Plan::LeftEnd& left) {
           "a stage receives until the stream has ended"};
 }
 
-/// What a peer of `index` did before it, as that process saw it. Of several peers only one that had
-/// ended is sure to have left; a single one may go on without its end, as a shell does.
-std::optional<Failure> before(std::size_t index, const std::vector<StageProcess>& processes,
-                              const Plan& plan) {
+/// A moment on the monotonic clock; never: the process was still there when the run was stopped.
+using Moment = std::chrono::steady_clock::time_point;
+constexpr Moment kNever = Moment::max();
+
+Moment end_of(const StageProcess& process) {
+  return process.ended_by_itself() ? process.ended() : kNever;
+}
+
+/// A program may give its end up long before it ends, and a victim may end sooner than the culprit.
+Moment leaving(const Plan::LeftEnd& left, const StageProcess& peer) {
+  if (left.left_ns == 0) return end_of(peer);
+  return std::min(Moment(std::chrono::nanoseconds(left.left_ns)), end_of(peer));
+}
+
+struct Earlier {
+  Failure failure;
+  Moment at;
+};
+
+/// What the peer of `index` that left first did, if that was before `limit`. A single peer may go
+/// on without its end, as a shell does.
+std::optional<Earlier> before(std::size_t index, Moment limit,
+                              const std::vector<StageProcess>& processes, const Plan& plan) {
+  std::optional<Earlier> first;
   const std::vector<Plan::LeftEnd> all = plan.left_to(processes[index].id());
   for (const Plan::LeftEnd& left : all) {
     const auto peer = std::ranges::find(processes, left.who, &StageProcess::id);
-    if (peer == processes.end() || (!peer->ended_by_itself() && all.size() > 1)) continue;
-    return left_end(static_cast<std::size_t>(peer - processes.begin()), left);
+    if (peer == processes.end()) continue;
+    const Moment at = leaving(left, *peer);
+    const bool is_alone = all.size() == 1 && at == kNever;
+    if (!is_alone && at >= (first ? first->at : limit)) continue;
+    first = Earlier{left_end(static_cast<std::size_t>(peer - processes.begin()), left), at};
   }
-  return std::nullopt;
+  return first;
 }
 
 // What a shell says of a command that it cannot execute, or does not find.
@@ -76,12 +99,12 @@ Failure root_cause(const std::vector<Failure>& failures, const std::vector<Stage
   if (killed != failures.end()) return *killed;
   Failure cause = first_of(failures, processes, plan);
   if (lacks_a_program(processes[cause.process].exit())) return cause;
-  for (std::size_t i = 0; i < processes.size(); ++i) {  // channels make no cycle
-    const auto earlier = before(cause.process, processes, plan);
-    if (!earlier) break;
-    const auto own = std::ranges::find(failures, earlier->process, &Failure::process);
-    cause = own != failures.end() ? *own : *earlier;
-    if (!processes[cause.process].ended_by_itself()) break;
+  Moment limit = kNever;
+  while (const auto earlier = before(cause.process, limit, processes, plan)) {
+    const auto own = std::ranges::find(failures, earlier->failure.process, &Failure::process);
+    cause = own != failures.end() ? *own : earlier->failure;
+    if (earlier->at == kNever) break;
+    limit = earlier->at;  // it only grows less
   }
   return cause;
 }

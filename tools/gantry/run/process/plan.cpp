@@ -197,9 +197,9 @@ std::vector<Plan::LeftEnd> Plan::left_to(ProcessId process) const {
     const MetricsReport sender = link.sender.report();
     const MetricsReport receiver = link.receiver.report();
     if (is_sender(link, process) && sender.broken && is_left(receiver))
-      result.push_back({link.to, name, false});
+      result.push_back({link.to, name, false, receiver.left_ns});
     if (is_receiver(link, process) && receiver.broken && is_left(sender))
-      result.push_back({link.from, name, true});
+      result.push_back({link.from, name, true, sender.left_ns});
   }
   return result;
 }

@@ -107,6 +107,7 @@ class Plan {
     ProcessId who;
     std::string channel;
     bool output = false;
+    std::uint64_t left_ns = 0;  ///< MetricsReport::left_ns
   };
   /// The ends that the peers of `process` left, as it saw itself. A peer that saw `process` leave
   /// first has left nothing.

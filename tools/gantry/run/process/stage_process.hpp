@@ -70,6 +70,8 @@ class StageProcess {
   /// It ended before anybody told it to.
   [[nodiscard]] bool ended_by_itself() const noexcept { return ended_by_itself_; }
   void note_ended_by_itself() noexcept { ended_by_itself_ = true; }
+  /// When that was seen; without a meaning before.
+  [[nodiscard]] std::chrono::steady_clock::time_point ended() const noexcept { return ended_; }
 
   /// It ran, and had not received all of an input, when the run was about to be stopped.
   [[nodiscard]] bool had_input() const noexcept { return had_input_; }
