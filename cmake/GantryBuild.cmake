@@ -144,7 +144,7 @@ function(gantry_backend name)
 endfunction()
 
 # What programs consist of that tests start.
-set(GANTRY_PRODUCTS ${PROJECT_BINARY_DIR}/bin ${PROJECT_BINARY_DIR}/lib)
+set(GANTRY_PRODUCTS ${PROJECT_BINARY_DIR}/bin ${PROJECT_BINARY_DIR}/lib ${PROJECT_BINARY_DIR}/libexec)
 # For add_test(COMMAND ...): ${GANTRY_KEPT} paths... -- command... does not run again while command,
 # paths and programs are as they were when it passed: tools/run-kept.
 set(GANTRY_KEPT ${PROJECT_SOURCE_DIR}/tools/run-kept ${GANTRY_PRODUCTS})

@@ -7,7 +7,7 @@ set(gantry_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gantry)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(in_library LIBRARY COMPONENT library NAMELINK_COMPONENT development)
 install(TARGETS gantry EXPORT gantry-targets ${in_library})
-install(TARGETS gantry_c EXPORT gantry-c-targets ${in_library})
+install(TARGETS gantry_c EXPORT gantry-c-targets ${in_library} OPTIONAL)  # `make demo` does not build it
 install(DIRECTORY include/gantry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
 install(EXPORT gantry-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})

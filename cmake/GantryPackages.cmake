@@ -1,5 +1,5 @@
 # Debian packages, by `cpack` in a build folder: libgantry0 (the libraries for C++ and C), libgantry-dev,
-# gantry-tools (the program, its manual and completions), gantry-bench and python3-gantry. What is installed where is said beside each target.
+# gantry-tools (the programs, their manual and completions), gantry-bench and python3-gantry. What is installed where is said beside each target.
 if(NOT BUILD_SHARED_LIBS OR CMAKE_CROSSCOMPILING)
   return()
 endif()

@@ -197,6 +197,19 @@ TEST_F(Tree, LetsAPublicHeaderForCIncludeOfCWhatItNeeds) {
                           HasSubstr("gantry.h:2: stdio.h"), HasSubstr("types.hpp:1: stdint.h")));
 }
 
+TEST_F(Tree, LetsOneProgramIncludeWhatAllShareButNothingOfAnother) {
+  std::string page = kPage;
+  const std::string row = "| `tools/gantry/**` | | `base` `channel` | | |\n";
+  page.insert(page.find(row) + row.size(),
+              "| `tools/gantry/net` | | `base` | `tools/gantry` | |\n"
+              "| `tools/gantry/look` | | `base` | `tools/gantry` | |\n");
+  add("docs/layers.md", page);
+  add("tools/gantry/errors.hpp", "");
+  add("tools/gantry/look/site.hpp", "");
+  add("tools/gantry/net/bridge.cpp", "#include \"errors.hpp\"\n#include \"look/site.hpp\"\n");
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("bridge.cpp:2: look/site.hpp: not a file of")));
+}
+
 TEST_F(Tree, CatchesAPublicHeaderThatSeesUpwards) {
   add("include/gantry/engine.hpp", "#include <gantry/channel.hpp>\n");
   EXPECT_THAT(check(), ElementsAre(HasSubstr("engine may not see channel")));

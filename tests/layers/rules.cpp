@@ -70,16 +70,17 @@ class Judge {
     return module_.name() + " may not include private headers of " + owner->name();
   }
 
-  /// Outside src/ a quoted name is a file of the same module or of one that it opens, by whichever
-  /// folder it is named.
+  /// Outside src/ a quoted name is a file of the same module or of one that it opens, named from a
+  /// folder around the source.
   [[nodiscard]] std::string about_own(const Include& include) const {
     if (is_public_header()) return "a public header includes <gantry/...> with angle brackets";
-    for (const auto& base : {source_.folder(), module_.path, std::string()}) {
-      const auto path = (fs::path(base) / include.header).lexically_normal().generic_string();
+    for (fs::path base = source_.folder();; base = base.parent_path()) {
+      const auto path = (base / include.header).lexically_normal().generic_string();
       const auto* owner =
           exists(path) ? table_.module_of_folder(Source{path, {}}.folder()) : nullptr;
       if (owner == &module_) return {};
       if (owner != nullptr && contains(module_.opens, owner->name())) return {};
+      if (base.empty()) break;
     }
     return "not a file of " + module_.path + ", nor of one that it opens";
   }

@@ -88,9 +88,11 @@ bool Module::holds(std::string_view folder) const {
 }
 
 const Module* Table::module_of_folder(std::string_view folder) const {
-  const auto found =
-      std::ranges::find_if(modules, [&](const Module& r) { return r.holds(folder); });
-  return found == modules.end() ? nullptr : &*found;
+  const Module* nearest = nullptr;
+  for (const Module& one : modules)
+    if (one.holds(folder) && (nearest == nullptr || one.path.size() > nearest->path.size()))
+      nearest = &one;
+  return nearest;
 }
 
 const Module* Table::owner_of(std::string_view public_header) const {

@@ -1,13 +1,20 @@
 // The program `gantry` told wrongly, and asked for help: usage, and standard streams that are
 // closed or full.
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <filesystem>
 #include <fstream>
 
 #include "cli_support.hpp"
+#include "tools/gantry/commands.hpp"
 
 namespace gantry::test {
 namespace {
 
+namespace fs = std::filesystem;
+using cli::CommandRow;
+using cli::kCommands;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
@@ -74,39 +81,78 @@ TEST_F(Cli, AWrongNumberIsToldTheRightOnes) {
   EXPECT_THAT(run(gantry({"--nope"})).errors, HasSubstr("--nope"));
 }
 
-TEST_F(Cli, EveryCommandHasHelpWithAnExample) {
-  for (const char* name :
-       {"run", "put", "get", "ls", "doctor", "calibrate", "bench", "plan", "serve", "trace"}) {
+// Whichever program a command is in.
+TEST_F(Cli, EveryCommandOfTheTableHasHelpWithAnExample) {
+  const std::string list = run(gantry({"--help"})).output;
+  for (const CommandRow& row : kCommands) {
+    const std::string name(row.name);
+    EXPECT_EQ(list.find("\n  " + name + " ") != list.npos, row.is_listed) << name;
     const auto ended = run(gantry({name, "--help"}));
-    EXPECT_EQ(ended.status, 0) << name;
+    EXPECT_EQ(ended.status, 0) << ended.errors;
+    EXPECT_THAT(ended.output, StartsWith(std::string(row.summary).substr(0, 40)));
+    EXPECT_THAT(ended.output, HasSubstr("Usage: gantry " + name + " ["));
     EXPECT_THAT(ended.output, HasSubstr("Example: ")) << name;
   }
   EXPECT_THAT(run(gantry({"--help"})).output, HasSubstr("Example: "));
   EXPECT_THAT(run(gantry({"--version"})).output, StartsWith("gantry "));
 }
 
-// A copy of the program finds benchmarks beside itself, and in libexec as an install has them.
-TEST_F(Cli, BenchHandsOverToTheProgramOfThatName) {
-  namespace fs = std::filesystem;
-  const ScratchDirectory prefix;
-  const auto add_script = [](const fs::path& path) {
+/// A copy of the program, in bin/ of a prefix.
+class Copied : public Cli {
+ protected:
+  Copied() {
+    fs::create_directory(prefix_.file("bin"));
+    fs::copy_file(GANTRY_CLI, program_);
+  }
+  /// A program that prints its words.
+  void add_script(const std::string& name) const {
+    const fs::path path = prefix_.file(name);
     fs::create_directories(path.parent_path());
     std::ofstream(path) << "#!/bin/sh\necho \"$0:$*\"\nexit 7\n";
     fs::permissions(path, fs::perms::owner_all);
-  };
-  add_script(prefix.file("bin/gantry-bench-near"));
-  add_script(prefix.file("libexec/gantry/gantry-bench-far"));
-  const fs::path program = prefix.file("bin/gantry");
-  fs::copy_file(GANTRY_CLI, program);
+  }
+
+  const ScratchDirectory prefix_;
+  const std::string program_ = prefix_.file("bin/gantry");
+};
+
+TEST_F(Copied, ACommandIsHandedOverToItsProgramInLibexec) {
+  add_script("libexec/gantry/gantry-run");
+  for (const std::vector<std::string>& words :
+       {std::vector<std::string>{"run", "--help", "x"}, {"--help", "run"}, {"agent"}}) {
+    std::vector<std::string> argv = {program_};
+    argv.insert(argv.end(), words.begin(), words.end());
+    const auto ended = run({argv, {}, {}, {}, false, {}});
+    EXPECT_EQ(ended.status, 7) << ended.errors;
+    EXPECT_THAT(ended.output, HasSubstr(fmt::format("/gantry-run:{}\n", fmt::join(words, " "))));
+  }
+}
+
+TEST_F(Copied, AProgramThatIsMissingIsToldInOneLine) {
+  for (const CommandRow& row : kCommands) {
+    if (row.program == "gantry") continue;
+    const auto ended = run({{program_, std::string(row.name)}, {}, {}, {}, false, {}});
+    EXPECT_EQ(ended.status, 1);
+    EXPECT_EQ(ended.errors,
+              fmt::format("gantry: command '{0}': there is no {1}/libexec/gantry/{2}; install the "
+                          "package gantry-tools, or build it: tools/build release {2}\n",
+                          row.name, prefix_.path(), row.program));
+  }
+}
+
+// It finds benchmarks beside itself, and in libexec as an install has them.
+TEST_F(Copied, BenchHandsOverToTheProgramOfThatName) {
+  add_script("bin/gantry-bench-near");
+  add_script("libexec/gantry/gantry-bench-far");
   for (const char* name : {"near", "far"}) {
-    const auto ended = run({{program, "bench", name, "--help", "x"}, {}, {}, {}, false, {}});
+    const auto ended = run({{program_, "bench", name, "--help", "x"}, {}, {}, {}, false, {}});
     EXPECT_EQ(ended.status, 7) << ended.errors;
     EXPECT_THAT(ended.output, HasSubstr(std::string("gantry-bench-") + name + ":--help x\n"));
   }
-  const auto unknown = run({{program, "bench", "nearr"}, {}, {}, {}, false, {}});
+  const auto unknown = run({{program_, "bench", "nearr"}, {}, {}, {}, false, {}});
   EXPECT_EQ(unknown.status, 2);
   EXPECT_THAT(unknown.errors, HasSubstr("far, near"));
-  const auto python = run({{program, "bench", "python"}, {}, {}, {}, false, {}});
+  const auto python = run({{program_, "bench", "python"}, {}, {}, {}, false, {}});
   EXPECT_EQ(python.status, 2);
   EXPECT_THAT(python.errors,
               HasSubstr("'python': only a build tree with the Python package has it"));

@@ -172,7 +172,7 @@ TEST_F(Serve, ThePageIsInTheProgramAndRunsNothingOfOthers) {
   EXPECT_THAT(page, HasSubstr("Content-Security-Policy: default-src 'none'; script-src 'self'"));
   EXPECT_THAT(page, HasSubstr("<script src=\"page.js\" defer></script>"));
   for (const std::string name : {"page.js", "graph.js", "parts.js", "page.css"}) {
-    EXPECT_EQ(body("/" + name), contents(GANTRY_ROOT "/tools/gantry/serve/page/" + name));
+    EXPECT_EQ(body("/" + name), contents(GANTRY_ROOT "/tools/gantry/page/" + name));
     EXPECT_THAT(body("/" + name), Not(HasSubstr("innerHTML")));
   }
   EXPECT_THAT(ask("/nothing"), StartsWith("HTTP/1.1 404 "));

@@ -9,6 +9,7 @@
 
 #include "commands.hpp"
 #include "errors.hpp"
+#include "programs.hpp"
 
 namespace gantry::cli {
 namespace {
@@ -18,9 +19,7 @@ constexpr std::string_view kPrefix = "gantry-bench-";
 
 // Beside this program in a build tree, in libexec when installed.
 std::vector<fs::path> folders() {
-  std::error_code none;
-  const fs::path own = fs::read_symlink("/proc/self/exe", none).parent_path();
-  return {own, own.parent_path() / "libexec" / "gantry"};
+  return {gantry_folder(), libexec_folder()};
 }
 
 std::set<std::string> known_benches() {
@@ -40,17 +39,6 @@ std::string list_of(const std::set<std::string>& names) {
                        : fmt::format("there are: {}", fmt::join(names, ", "));
 }
 
-// Returns only on failure.
-Error become(const fs::path& program, const std::vector<std::string>& arguments) {
-  std::vector<char*> pointers;
-  pointers.reserve(arguments.size() + 1);
-  for (const auto& argument : arguments) pointers.push_back(const_cast<char*>(argument.c_str()));
-  pointers.push_back(nullptr);
-  std::signal(SIGPIPE, SIG_DFL);  // what this program ignores, that one need not
-  ::execv(program.c_str(), pointers.data());
-  return system_error(program, errno);
-}
-
 int bench(std::vector<std::string> words) {
   const auto names = known_benches();
   const std::string name = words.front();
@@ -62,17 +50,22 @@ int bench(std::vector<std::string> words) {
     return kExitUsage;
   }
   words.front() = fmt::format("{}{}", kPrefix, name);
-  for (const auto& folder : folders())
-    if (::access((folder / words.front()).c_str(), X_OK) == 0)
-      return fail(become(folder / words.front(), words));
+  std::vector<char*> pointers;
+  for (std::string& word : words) pointers.push_back(word.data());
+  pointers.push_back(nullptr);
+  std::signal(SIGPIPE, SIG_DFL);  // what this program ignores, that one need not
+  for (const auto& folder : folders()) {
+    const fs::path program = folder / words.front();
+    if (::access(program.c_str(), X_OK) == 0)
+      return fail(system_error(program, become(program, pointers.data())));
+  }
   return fail({Code::not_found, fmt::format("benchmark '{}': it has just gone", name), {}});
 }
 
 }  // namespace
 
 // CLI11 would take options such as --help for itself, so everything from the name on is left over.
-void add_bench(const Command& app, int& exit_code) {
-  const auto command = app.add_subcommand("bench", "Measure: gantry bench NAME [options]");
+void add_bench(const Command& command, int& exit_code) {
   command->prefix_command();
   command->footer(std::string());  // not the one of `gantry`, which stands below otherwise
   command->footer([] {

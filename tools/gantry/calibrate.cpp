@@ -54,9 +54,7 @@ Result<void> calibrate(const Wanted& wanted) {
 
 }  // namespace
 
-void add_calibrate(const Command& app, int& exit_code) {
-  const auto command = app.add_subcommand(
-      "calibrate", "Measure what each engine costs on this machine, and keep it");
+void add_calibrate(const Command& command, int& exit_code) {
   auto wanted = std::make_shared<Wanted>();
   const auto quick =
       command->add_flag("--quick", wanted->quick, "In under a second instead of up to 20");

@@ -16,8 +16,8 @@
 #include "commands.hpp"
 #include "directory.hpp"
 #include "errors.hpp"
+#include "metrics_support.hpp"
 #include "output.hpp"
-#include "serve/metrics_text.hpp"
 #include "tools/command_line/json_text.hpp"
 
 namespace gantry::cli {
@@ -92,7 +92,7 @@ EngineStatus probes() {
 }
 
 std::vector<EngineStatus> metrics() {
-  if (has_metrics())
+  if (kHasMetrics)
     return {{"prometheus", true, "gantry serve gives them at /metrics", ""}, probes()};
   return {{"prometheus", false, std::string(kNoMetrics), std::string(kMendMetrics)}, probes()};
 }
@@ -341,13 +341,7 @@ Result<void> doctor(bool json_wanted, bool problems_only) {
 
 }  // namespace
 
-void add_doctor(const Command& app, int& exit_code) {
-  const auto command =
-      app.add_subcommand("doctor",
-                         "Show the machine, which engines, transports, "
-                         "registrars, devices, ways to files, links, libraries for products of "
-                         "matrices, codecs of images, features of the kernel, "
-                         "bindings and metrics work, and how moves are executed");
+void add_doctor(const Command& command, int& exit_code) {
   auto json_wanted = std::make_shared<bool>(false);
   auto problems_only = std::make_shared<bool>(false);
   const auto json =

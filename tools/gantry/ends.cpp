@@ -9,7 +9,7 @@
 
 #include "channel_view.hpp"
 #include "output.hpp"
-#include "run/file/environment.hpp"
+#include "stage_variables.hpp"
 #include "tools/command_line/suggest.hpp"
 
 namespace gantry::cli {

@@ -51,8 +51,7 @@ Result<std::optional<unsigned>> parse_depth(std::string_view text) {
 
 }  // namespace
 
-void add_get(const Command& app, int& exit_code) {
-  const auto command = app.add_subcommand("get", "Write a channel to standard output");
+void add_get(const Command& command, int& exit_code) {
   auto options = std::make_shared<GetOptions>();
   command->add_option("NAME", options->name, "The channel, or this stage's input")
       ->required()

@@ -125,8 +125,7 @@ Result<void> ls(const LsOptions& options) {
 
 }  // namespace
 
-void add_ls(const Command& app, int& exit_code) {
-  const auto command = app.add_subcommand("ls", "List the channels: who sends, who receives");
+void add_ls(const Command& command, int& exit_code) {
   auto options = std::make_shared<LsOptions>();
   add_which(*command, options->which);
   command->add_flag("--json", options->as_json, "One JSON document with everything, no table");

@@ -149,8 +149,7 @@ Result<std::optional<unsigned>> parse_consumers(std::string_view text) {
 
 }  // namespace
 
-void add_put(const Command& app, int& exit_code) {
-  const auto command = app.add_subcommand("put", "Send standard input into a channel");
+void add_put(const Command& command, int& exit_code) {
   auto options = std::make_shared<PutOptions>();
   command->add_option("NAME", options->name, "The channel, or this stage's output")->required();
   add_parsed(*command, "--message-size", options->message_bytes, &parse_message_size, "BYTES",

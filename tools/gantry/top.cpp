@@ -210,8 +210,7 @@ Result<std::chrono::nanoseconds> parse_interval(std::string_view text) {
 
 }  // namespace
 
-void add_top(const Command& app, int& exit_code) {
-  const auto command = app.add_subcommand("top", "Watch the channels: rates, depths, who is stuck");
+void add_top(const Command& command, int& exit_code) {
   auto options = std::make_shared<TopOptions>();
   add_parsed(*command, "--interval", options->interval, &parse_interval, "SECONDS",
              "Between two looks (default 1)");

@@ -66,9 +66,7 @@ Result<void> extract_tensors(const ImageCommand& command) {
 
 }  // namespace
 
-void add_image(const Command& app, int& exit_code) {
-  const auto image = app.add_subcommand(
-      "image", "List, verify, time or extract the tensors of an image that gantry pack made");
+void add_image(const Command& image, int& exit_code) {
   image->require_subcommand(1);
   const auto add = [&](const std::string& name, const std::string& what, const char* example,
                        Result<void> (*run)(const ImageCommand&)) {

@@ -71,9 +71,7 @@ Result<void> keep(const KeepCommand& command) {
 
 }  // namespace
 
-void add_keep(const Command& app, int& exit_code) {
-  const auto command =
-      app.add_subcommand("keep", "Keep images in memory for whoever attaches them");
+void add_keep(const Command& command, int& exit_code) {
   auto options = std::make_shared<KeepCommand>();
   command->add_option("FILE", options->paths, "Images, as gantry pack makes them")
       ->type_name("FILE")

@@ -202,9 +202,7 @@ Result<void> run_pack(const PackOptions& options) {
 
 }  // namespace
 
-void add_pack(const Command& app, int& exit_code) {
-  const auto command =
-      app.add_subcommand("pack", "Pack tensors of files into one image, which loads quickly");
+void add_pack(const Command& command, int& exit_code) {
   auto options = std::make_shared<PackOptions>();
   command
       ->add_option("FILE", options->paths,

@@ -94,14 +94,11 @@ Values values_of(const CLI::Option& option) {
   return values;
 }
 
-void add_pages(const Command& gantry, int& exit_code) {
-  const Command command =
-      gantry.add_subcommand("pages", "Write the manual and shells' completions");
-  command->hide();  // not for those who use gantry
+void add_pages(const Command& command, int& exit_code) {
   auto folder = std::make_shared<std::string>();
   command->add_option("FOLDER", *folder, "Where to: man1/, bash/ and zsh/ below it")->required();
   command->footer("Example: gantry pages build/pages && man build/pages/man1/gantry-run.1");
-  command->callback([&app = gantry.app(), folder, &exit_code] {
+  command->callback([&app = *command.app().get_parent(), folder, &exit_code] {
     // What lies beside this program is no fact of where the pages will be read.
     app.get_subcommand("bench")->footer([] {
       return std::string(

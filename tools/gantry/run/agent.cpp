@@ -179,9 +179,7 @@ Result<void> run_agent() {
 
 namespace gantry::cli {
 
-void add_agent(const Command& app, int& exit_code) {
-  const Command command =
-      app.add_subcommand("agent", "Started by gantry run: runs its stages on this host");
+void add_agent(const Command& command, int& exit_code) {
   auto rank = std::make_shared<std::string>();
   command->add_option("--reach", *rank, "Speaks to the one that waits there as a rank of mpirun")
       ->type_name("ADDRESS:PORT");

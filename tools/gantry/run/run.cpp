@@ -238,10 +238,8 @@ Result<void> run(const Arguments& arguments) {
 
 namespace gantry::cli {
 
-void add_run(const Command& app, int& exit_code) {
+void add_run(const Command& command, int& exit_code) {
   auto arguments = std::make_shared<run::Arguments>();
-  const Command command =
-      app.add_subcommand("run", "Run a pipeline: start its stages, connect them");
   command->add_option("FILE", arguments->file, "Pipeline file (TOML)")->required();
   command
       ->add_functions(

@@ -5,21 +5,17 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <gantry/run/launch.hpp>
 #include <gantry/schedule/group.hpp>
 #include <map>
+
+#include "programs.hpp"
 
 namespace gantry::run {
 namespace {
 
 constexpr const char* kPath = "PATH";
 constexpr const char* kUsualPath = "/usr/local/bin:/usr/bin:/bin";
-
-std::string own_folder() {
-  std::error_code error;
-  return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
-}
 
 std::string inherited_path(const Stage& stage) {
   const auto own = std::ranges::find(stage.environment, kPath, &Variable::name);
@@ -39,7 +35,7 @@ const std::vector<std::string>& own_variables() {
 }
 
 std::string stage_path(const Stage& stage) {
-  const std::string folder = own_folder();
+  const std::string folder = cli::gantry_folder();
   return folder.empty() ? inherited_path(stage) : folder + ":" + inherited_path(stage);
 }
 

@@ -1,18 +1,14 @@
 #pragma once  // tools/gantry/run/file/environment.hpp: the environment variables of a stage.
 
 #include "run/file/pipeline.hpp"
+#include "stage_variables.hpp"
 
 namespace gantry::run {
-
-inline constexpr const char* kDirectoryVariable = "GANTRY_DIR";
-inline constexpr const char* kStageVariable = "GANTRY_STAGE";
-inline constexpr const char* kReplicaVariable = "GANTRY_REPLICA";
-inline constexpr const char* kReplicasVariable = "GANTRY_REPLICAS";
 
 /// The variables that `gantry run` itself sets; a pipeline file may not set them.
 [[nodiscard]] const std::vector<std::string>& own_variables();
 
-/// The PATH of a stage: the folder of this very program comes first, so that stages find its
+/// The PATH of a stage: the folder of this `gantry` comes first, so that stages find its
 /// `gantry`.
 [[nodiscard]] std::string stage_path(const Stage& stage);
 

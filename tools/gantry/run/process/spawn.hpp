@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/run/process/spawn.hpp: starts one stage process.
 
-#include "run/process/file_limit.hpp"
+#include "file_limit.hpp"
 #include "run/process/guard.hpp"
 #include "run/process/plan.hpp"
 

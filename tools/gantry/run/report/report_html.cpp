@@ -1,8 +1,8 @@
 #include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
 
+#include "page/report_page.hpp"
 #include "run/report/report.hpp"
-#include "serve/report_page.hpp"
 
 namespace gantry::run {
 namespace {
