@@ -290,7 +290,7 @@ TEST_F(Channel, MessagesOutliveBothEnds) {
 }
 
 TEST_F(Channel, LeavesNoDescriptorBehind) {
-  const std::size_t before = test::open_descriptors();
+  const std::size_t before = test::descriptors_at_rest();
   for (int i = 0; i < 20; ++i) {
     Producer out = producer();
     Consumer in = consumer();
@@ -299,7 +299,7 @@ TEST_F(Channel, LeavesNoDescriptorBehind) {
     const auto refused = Consumer::open("frames", consumer_options(options_), soon());
     ASSERT_FALSE(refused);
   }
-  EXPECT_EQ(test::open_descriptors(), before);
+  EXPECT_EQ(test::descriptors_at_rest(), before);
   EXPECT_TRUE(directory_.is_empty());
 }
 

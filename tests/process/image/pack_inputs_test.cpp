@@ -62,9 +62,9 @@ TEST_F(Pack, TimeGrowsAsTensorsDo) {
 TEST_F(Pack, AnEndingInLargeLettersIsTheSameFormat) {
   write("a.safetensors", safetensors_of({{"w", "F32", {2}, random_bytes(8)}}));
   expect_done({"pack", "a.safetensors", "a.gimg"});
-  expect_done({"image", "extract", "a.gimg", "b.NPY"});
+  expect_done({"image", "extract", "a.gimg", "b.npy"});
   fs::rename(path("a.safetensors"), path("A.SAFETENSORS"));
-  fs::rename(path("b.NPY"), path("w.Npy"));
+  fs::rename(path("b.npy"), path("w.Npy"));
   for (const char* file : {"A.SAFETENSORS", "w.Npy"}) {
     expect_done({"pack", file, "b.gimg"});
     EXPECT_EQ(read("b.gimg"), read("a.gimg")) << file;

@@ -114,12 +114,12 @@ Result<void> extract(const std::string& from, Image& image,
   const auto file = facts_of_file(from);
   if (!file) return tl::unexpected(file.error());
   Extractor extractor(image, *file, tensors, to, interrupt);
-  const bool is_npy = has_ending(to, ".npy");
-  if (!is_npy && !has_ending(to, ".safetensors")) return extractor.to_folder(to);
-  if (is_npy && tensors.size() != 1)
+  if (!to.ends_with(".safetensors") && !to.ends_with(".npy")) return extractor.to_folder(to);
+  if (to.ends_with(".npy") && tensors.size() != 1)
     return refuse(fmt::format("{}: a file of numpy's has one tensor, not {}", to, tensors.size()),
                   "say which: --tensor NAME");
-  const auto header = is_npy ? npy_header(*tensors.front()) : safetensors_header(tensors);
+  const auto header =
+      to.ends_with(".npy") ? npy_header(*tensors.front()) : safetensors_header(tensors);
   if (!header) return tl::unexpected(header.error());
   return extractor.to_file(to, *header, tensors);
 }
