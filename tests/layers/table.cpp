@@ -72,7 +72,8 @@ void check_names(const Table& table, const Words& names, const std::string& wher
   for (const auto& name : names) {
     const auto is_it = [&](const Module& module) { return module.name() == name; };
     if (std::ranges::none_of(table.modules, is_it)) {
-      problems.push_back("docs/layers.md: " + where + " names an unknown module: " + name);
+      problems.push_back("docs/layers.md: " + where + " names an unknown module: ");
+      problems.back() += name;
     }
   }
 }

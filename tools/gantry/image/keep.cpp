@@ -9,6 +9,7 @@
 #include "channel_options.hpp"
 #include "commands.hpp"
 #include "errors.hpp"
+#include "image/tensor_files.hpp"
 #include "interrupt.hpp"
 #include "options.hpp"
 
