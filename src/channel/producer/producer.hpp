@@ -116,7 +116,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   explicit Impl(Pool pool) noexcept : core_(std::move(pool)) {}
   Result<void> set_up(std::string_view name, const ProducerOptions& options, Reach reach);
   void begin_call(Connection connection);
-  [[nodiscard]] std::string not_taken() const;
+  [[nodiscard]] WaitReason not_taken() const;
   void consumers_changed() noexcept;
 
   [[nodiscard]] ChannelStatus describe() const;
