@@ -30,6 +30,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   Result<std::size_t> send_batch(std::span<const ConstByteSpan> payloads,
                                  const SendOptions& options);
   Result<void> send(std::vector<Draft::Part> parts, const SendOptions& options);
+  /// Sends an empty message of the protocol of calls; the counters leave it out.
+  Result<void> send_uncounted(const SendOptions& options);
   Result<Ticket> send_async(SendJob&& job);
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
   Result<void> wait(Ticket ticket, Deadline deadline);

@@ -19,6 +19,14 @@ Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions
   return {};
 }
 
+Result<void> Producer::Impl::send_uncounted(const SendOptions& options) {
+  GANTRY_TRY(slow_send_small({}, options));
+  GANTRY_PROBE(send, core_.name.c_str(), core_.consumers->published(), 0);
+  if (trace::is_on_in_short()) [[unlikely]]
+    core_.trace.sent_small(core_.consumers->published(), 0);
+  return {};
+}
+
 bool Producer::Impl::may_go_the_short_way(const SendOptions& options) const noexcept {
   return !ended_ && !sends_early_ && !converts_ && fork_guard_.is_this() && is_queue_idle() &&
          is_plain(options);
