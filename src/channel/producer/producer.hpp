@@ -153,6 +153,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
       core_.trace.sent_small(core_.consumers->published() - later, bytes);
   }
   [[nodiscard]] bool is_for_beside(Bytes bytes, const SendOptions& options) const noexcept;
+  [[nodiscard]] Result<void> sent_by_two() const;
   /// `told`: of a tensor; else nothing.
   [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,
                                                             const SendOptions& options, Lane& lane,

@@ -127,6 +127,14 @@ bool Producer::Impl::is_for_beside(Bytes bytes, const SendOptions& options) cons
          check_mode(mode);
 }
 
+// Nobody else may have published while this call copied.
+Result<void> Producer::Impl::sent_by_two() const {
+  return tl::unexpected(
+      core_.named({Code::invalid_argument,
+                   "two threads sent at once; a Producer is used by one thread at a time",
+                   "guard it by a mutex, or open a producer for each thread"}));
+}
+
 // Two looks at the lock and a copy: no slot, no block, nothing that must be given back. It waits
 // for the ring alone, since slots may be kept for ever. Nothing: it must go another way.
 std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payload,
@@ -150,6 +158,7 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
     plan = core_.consumers->plan_beside();
     if (plan.place.empty()) return std::nullopt;  // others came meanwhile
   }
+  const std::uint64_t before = core_.consumers->published();
   held.unlock();
   GANTRY_STEP(parts_placed);
   const std::uint64_t started = read_ticks();
@@ -160,6 +169,8 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
   if (!copied) return tl::unexpected(core_.named(std::move(copied).error()));
   GANTRY_STEP(copied);
   held.lock();
+  if (core_.consumers->published() != before) [[unlikely]]
+    return sent_by_two();
   const BesidePayload plain{size};
   if (!core_.consumers->try_publish_beside(plan, told == nullptr ? plain : *told, options.type,
                                            options.user))
