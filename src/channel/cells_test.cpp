@@ -5,10 +5,11 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <future>
 #include <optional>
 #include <thread>
 
-#include "channel/test_support.hpp"
+#include "channel/test_gated_engine.hpp"
 
 // Payloads that go beside their records: what every way to receive makes of them, and who else may
 // have them.
@@ -376,6 +377,23 @@ TEST_F(Cells, WhatAReaderKeepsIsCounted) {
     kept.pop_back();
     EXPECT_EQ(in.explain().copies_held, kept.size());
   }
+}
+
+TEST_F(Cells, TwoThreadsThatSendAtOnceAreAnError) {
+  test::CopyGate gate;
+  out_.emplace(*Producer::open("frames", options_, std::make_shared<test::GatedEngine>(gate)));
+  Consumer in = join();
+  const auto payload = pattern(1000, 1);
+  auto first =
+      std::async(std::launch::async, [&] { return out_->send(payload, {.deadline = soon()}); });
+  gate.await_first();
+  EXPECT_TRUE(out_->send(pattern(10, 2), soon())) << "by another thread";
+  gate.open();
+  const Result<void> sent = first.get();
+  ASSERT_FALSE(sent);
+  EXPECT_EQ(sent.error().message,
+            "channel 'frames': two threads sent at once; a Producer is used by one thread at a "
+            "time");
 }
 
 }  // namespace

@@ -13,10 +13,16 @@ class CopyGate {
     open_ = true;
     open_.notify_all();
   }
-  void pass() const { open_.wait(false); }
+  void pass() const {
+    reached_ = true;
+    reached_.notify_all();
+    open_.wait(false);
+  }
+  void await_first() const { reached_.wait(false); }  ///< Returns once a copy waits, or did.
 
  private:
   std::atomic<bool> open_{false};
+  mutable std::atomic<bool> reached_{false};
 };
 
 class GatedLane final : public PlainLane {

@@ -1,5 +1,14 @@
 #include <gmock/gmock.h>
+#include <poll.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <array>
+#include <future>
+#include <sstream>
+
+#include "base/clock.hpp"
+#include "base/fd.hpp"
 #include "channel/test_fan_out.hpp"
 
 // What a producer's call waits for: who runs out of time reads it, and what only the caller itself
@@ -13,6 +22,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::UnorderedElementsAre;
 
 class Waits : public test::FanOutFixture {
  protected:
@@ -87,6 +97,112 @@ TEST_F(Waits, ForAWindowSayWhichChunkWasNotTaken) {
   EXPECT_THAT(reason_of(out().send(pattern(8 * kMiB, 1),
                                    {.deadline = Deadline::now(), .mode = SendMode::streamed})),
               HasSubstr("a consumer did not take chunk 1 of the streamed message in time"));
+}
+
+// ---- what waits long -----------------------------------------------------------------------
+
+/// What this process says on standard error while this lives.
+class StandardError {
+ public:
+  StandardError() : before_(::dup(STDERR_FILENO)) {
+    std::array<int, 2> ends{};
+    EXPECT_EQ(::pipe(ends.data()), 0);
+    said_.reset(ends[0]);
+    EXPECT_EQ(::dup2(ends[1], STDERR_FILENO), STDERR_FILENO);
+    ::close(ends[1]);
+  }
+  ~StandardError() { ::dup2(before_.get(), STDERR_FILENO); }
+  StandardError(const StandardError&) = delete;
+  StandardError& operator=(const StandardError&) = delete;
+
+  /// All lines so far, once there are `count` of them, or `limit` is over.
+  std::vector<std::string> lines(std::ptrdiff_t count, Deadline limit = soon()) {
+    std::array<char, 4096> part;  // NOLINT: filled by read
+    pollfd entry{said_.get(), POLLIN, 0};
+    while (std::ranges::count(text_, '\n') < count && ::poll(&entry, 1, poll_timeout_ms(limit)) > 0)
+      text_.append(part.data(), static_cast<std::size_t>(
+                                    std::max<ssize_t>(0, ::read(said_.get(), part.data(), 4096))));
+    std::vector<std::string> found;
+    std::istringstream lines(text_);
+    for (std::string line; std::getline(lines, line);) found.push_back(line);
+    return found;
+  }
+
+ private:
+  Fd before_;
+  Fd said_;
+  std::string text_;
+};
+
+class LongWaits : public Waits {
+ protected:
+  LongWaits() { options_.notices = true; }
+  Producer open(const char* name) { return *make_producer(name, options_); }
+  Consumer join(const char* name) {
+    return *Consumer::open(name, consumer_options(options_), soon());
+  }
+  /// Runs on a thread of its own; ready once it has ended well.
+  template <class Call>
+  static std::future<bool> start(Call call) {
+    return std::async(std::launch::async, [call] { return call().has_value(); });
+  }
+};
+
+TEST_F(LongWaits, AreToldOnceForEachKind) {
+  options_.notices = false;
+  Producer silent = open("silent");
+  options_.notices = true;
+  Producer ended = open("ended");
+  Producer full = open("full");
+  Producer awaited = open("awaited");
+  Producer unread = open("unread");
+  Producer untaken = open("untaken");
+  const auto small = pattern(10, 1);
+  const auto large = pattern(1000, 1);
+  Consumer of_unread = join("unread");
+  Consumer of_untaken = join("untaken");
+  for (int i = 0; i < 4; ++i) ASSERT_TRUE(full.send(small) && unread.send(large));
+  ASSERT_TRUE(untaken.send(small));
+  StandardError errors;
+  auto silent_call = start([&] { return silent.wait_for_consumer(soon()); });
+  auto ended_call = start([&] { return ended.close(soon()); });
+  auto full_call = start([&] { return full.send(small, soon()); });
+  auto awaited_call = start([&] { return awaited.wait_for_consumer(soon()); });
+  auto unread_call = start([&] { return unread.send(large, soon()); });
+  auto untaken_call = start([&] { return untaken.close(soon()); });
+  const std::string me = fmt::format("consumer {}", ::getpid());
+  EXPECT_THAT(
+      errors.lines(5),
+      UnorderedElementsAre(
+          "gantry: channel 'ended': waiting for a first consumer to learn that the stream has "
+          "ended",
+          "gantry: channel 'full': waiting for a first consumer: the backlog of 4 messages is full",
+          "gantry: channel 'awaited': waiting for a first consumer",
+          fmt::format("gantry: channel 'unread': waiting for {0}, which has 4 messages unread and "
+                      "may have no more; also for a slot: 4 of 4 are in use, 4 by {0}",
+                      me),
+          fmt::format("gantry: channel 'untaken': waiting for {} to receive 1 message", me)));
+  Consumer of_awaited = join("awaited");
+  EXPECT_TRUE(awaited_call.get());
+
+  // The second wait of a kind is silent: it begins before one of another producer.
+  ASSERT_TRUE(of_unread.receive(soon()));
+  EXPECT_TRUE(unread_call.get());
+  unread_call = start([&] { return unread.send(large, soon()); });
+  Producer later = open("later");
+  auto later_call = start([&] { return later.wait_for_consumer(soon()); });
+  EXPECT_EQ(errors.lines(6).back(), "gantry: channel 'later': waiting for a first consumer");
+
+  Consumer of_silent = join("silent");
+  Consumer of_later = join("later");
+  Consumer of_ended = join("ended");
+  Consumer of_full = join("full");
+  EXPECT_EQ(of_ended.receive(soon()).error().code, Code::closed);
+  ASSERT_TRUE(of_full.receive(soon()) && of_unread.receive(soon()) && of_untaken.receive(soon()));
+  for (auto* call :
+       {&silent_call, &ended_call, &full_call, &unread_call, &untaken_call, &later_call})
+    EXPECT_TRUE(call->get());
+  EXPECT_EQ(errors.lines(7, Deadline::now()).size(), 6u);
 }
 
 // ---- what nobody else can end --------------------------------------------------------------

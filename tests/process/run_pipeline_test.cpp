@@ -9,6 +9,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "run_support.hpp"
 
@@ -132,6 +133,46 @@ TEST(RunPage, AnInterruptedRunHasAReport) {
   ASSERT_TRUE(ended);
   EXPECT_EQ(ended->status, 130);
   EXPECT_EQ(report_in(path)["status"]["error"], "run: was interrupted");
+}
+
+/// User and system time of the processes of a stage, in clock ticks.
+long cpu_ticks_of(const RunScratch& scratch, const std::string& stage) {
+  long sum = 0;
+  for (const StagePid& one : scratch.stages()) {
+    if (one.stage != stage) continue;
+    const std::string stat = contents("/proc/" + std::to_string(one.pid) + "/stat");
+    std::istringstream fields(stat.substr(std::min(stat.size(), stat.rfind(')') + 1)));
+    std::string field;  // the 14th and 15th are the times; the state, after the name, is the 3rd
+    for (int number = 3; number <= 15 && fields >> field; ++number)
+      if (number >= 14) sum += std::stol(field);
+  }
+  return sum;
+}
+
+// The shell ends at the order to stop, before it has waited for its children.
+TEST(RunPage, AnInterruptedShellStageIsChargedWithItsChildren) {
+  constexpr long kTicks = 20;
+  RunScratch scratch;
+  const ScratchDirectory files;
+  const std::string path = files.file("report.html");
+  Subprocess running(
+      scratch.command("[stages.burner]\n"
+                      "shell = 'while :; do :; done | while :; do :; done & wait'\n",
+                      {"--report", path, "--quiet"}));
+  long seen = 0;
+  ASSERT_TRUE(eventually([&] {
+    seen = cpu_ticks_of(scratch, "burner");
+    return seen >= kTicks;
+  }));
+  running.signal(SIGINT);
+  ASSERT_TRUE(running.wait());
+  const json run = report_in(path)["run"];
+  const double counted = run["cpu_s"];
+  constexpr double kRounded = 3;  // a tick for each process
+  EXPECT_GE(counted * static_cast<double>(::sysconf(_SC_CLK_TCK)),
+            static_cast<double>(seen) - kRounded);
+  EXPECT_EQ(run["stages"][0]["user_s"].get<double>() + run["stages"][0]["system_s"].get<double>(),
+            counted);
 }
 
 TEST(RunPage, AFileThatCannotBeWrittenIsToldBeforeAnythingStarts) {

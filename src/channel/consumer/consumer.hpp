@@ -45,7 +45,8 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   /// `name`: the inbox's. Joins by handshake(), then settle().
   static Result<std::shared_ptr<Impl>> make_called(std::string_view name,
                                                    const ConsumerOptions& options,
-                                                   std::shared_ptr<SenderQuota> quota);
+                                                   std::shared_ptr<SenderQuota> quota,
+                                                   IsProtocol is_protocol);
   [[nodiscard]] JoinHandshake& handshake() noexcept { return handshake_; }
   /// `life`: see peer_pidfd(). After it the end is the receiving thread's.
   Result<void> settle(Connection connection, const PeerIdentity& producer, SharedFd life);

@@ -14,6 +14,9 @@
 
 namespace gantry {
 
+/// True of a message of the protocol above, which the counters leave out.
+using IsProtocol = bool (*)(const MessageInfo&) noexcept;
+
 /// Pages, connection and options of a receiving end, and what broke it. A Consumer::Impl owns one
 /// and lends it to its parts. Threads: the receiving one. What ReceivedPayloads does on any thread
 /// uses what stays as it was after joining: the pages, the wake-up sender, the fork guard.
@@ -72,8 +75,9 @@ class ConsumerCore {
   Metrics metrics;
   MetricsPage* counters = nullptr;  // that of `metrics`
   trace::EndTrace trace;
-  bool is_called = false;        // the producer came to this end: the name is an inbox's
-  bool wait_is_counted = false;  // the one for the next message: it slept
+  bool is_called = false;            // the producer came to this end: the name is an inbox's
+  IsProtocol is_protocol = nullptr;  // of one that was called; null: all are the user's
+  bool wait_is_counted = false;      // the one for the next message: it slept
   bool has_left = false;
   bool producer_gone = false;   // it died or hung up; what it published may still be there
   std::optional<Error> broken;  // why nothing of the producer is believed, or can be, any more

@@ -138,7 +138,10 @@ std::vector<std::string> ConsumerSet::obstacles(bool needs_slot, Bytes bytes) {
       found.push_back(fmt::format("for consumer {}, which has {} unread and may have no more",
                                   consumer->resources().pid,
                                   count_text(consumer->unread(), "message")));
-  if (count() == 0) found.emplace_back("for a consumer: what waits for one uses all credits");
+  if (count() == 0 && !backlog_.empty())
+    found.push_back(fmt::format("for a {}: the backlog of {} is full",
+                                lost_ ? "consumer" : "first consumer",
+                                count_text(backlog_.size(), "message")));
   if (!needs_slot) return found;
   if (const auto only_we = loans_in_the_way(needs_slot, bytes)) {
     found.push_back(fmt::format("for nothing, but fails: {}", only_we->message));
@@ -192,6 +195,14 @@ Bytes ConsumerSet::yielding_bytes() const noexcept {
     if (consumer->drops_oldest()) yielding |= consumer->bit();
   const std::uint64_t needed = slots_.needed_by(~yielding);
   return slots_.bytes_of(slots_.used() & ~needed) + slots_.spare_bytes();
+}
+
+std::string ConsumerSet::who_is_behind() const {
+  std::vector<std::string> found;
+  for (const auto& consumer : consumers_)
+    if (!consumer->is_cut && consumer->unread() != 0)
+      found.push_back(fmt::format("consumer {}", consumer->resources().pid));
+  return fmt::format("{}", fmt::join(found, ", "));
 }
 
 std::uint64_t ConsumerSet::untaken() const noexcept {

@@ -37,9 +37,9 @@ Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
 
 Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(std::string_view name,
                                                        const InboxOptions& options,
-                                                       bool is_server) {
+                                                       IsProtocol is_protocol) {
   auto impl = std::make_shared<Impl>();
-  impl->is_server_ = is_server;
+  impl->is_protocol_ = is_protocol;
   GANTRY_TRY(check_access(options.channel.access));
   GANTRY_TRY(impl->set_up(name, options));
   ConsumerOptions& own = impl->options_;
@@ -87,7 +87,7 @@ Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& opti
 }
 
 ProducerListener::Rules Inbox::Impl::rules() const {
-  return {name_, options_, producers_, quota_, &metrics_, is_server_};
+  return {name_, options_, producers_, quota_, &metrics_, is_protocol_};
 }
 
 Result<void> Inbox::Impl::start_listener() {
@@ -134,6 +134,7 @@ Result<Inbox::Delivery> Inbox::Impl::receive(Deadline deadline) {
 }
 
 void Inbox::Impl::note(const Delivery& delivery) noexcept {
+  if (is_protocol_ != nullptr && is_protocol_(delivery.message.info())) return;
   Bytes bytes = 0;
   for (std::size_t i = 0; i < delivery.message.segments(); ++i)
     bytes += delivery.message.segment(i).bytes.size();

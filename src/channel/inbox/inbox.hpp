@@ -20,9 +20,10 @@ namespace gantry {
 /// Threads: the caller's, one at a time, and the acceptor's.
 class GANTRY_LOCAL Inbox::Impl {
  public:
-  /// `is_server`: it is shown as one.
+  /// `is_protocol`: a server's, and the inbox is shown as a server; messages for which it is true
+  /// are not counted.
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const InboxOptions& options,
-                                            bool is_server = false);
+                                            IsProtocol is_protocol = nullptr);
   /// Without a name: for the process that calls over that control connection. `name` is used in
   /// errors.
   static Result<std::shared_ptr<Impl>> make_for(ProducerListener::ControlConnection control,
@@ -85,7 +86,7 @@ class GANTRY_LOCAL Inbox::Impl {
   ForkGuard fork_guard_;
   std::string name_;
   ConsumerOptions options_;
-  bool is_server_ = false;
+  IsProtocol is_protocol_ = nullptr;
   unsigned producers_ = 0;
   std::shared_ptr<ReceiveQuota> quota_;
   std::function<void(const Departure&)> on_departure_;

@@ -110,8 +110,8 @@ Result<bool> ProducerListener::begin(Caller& caller, const WirePacket& hello) {
   if (hello.purpose != Purpose::deliver) return turn_away(Code::invalid_argument);
   if (!is_same_token(access(), hello.token)) return turn_away(Code::permission_denied);
   if (!has_room()) return turn_away(Code::busy);
-  auto end = Consumer::Impl::make_called(rules_.name, rules_.options,
-                                         std::make_shared<SenderQuota>(rules_.quota));
+  auto end = Consumer::Impl::make_called(
+      rules_.name, rules_.options, std::make_shared<SenderQuota>(rules_.quota), rules_.is_protocol);
   if (!end && !is_own_trouble(end.error().code)) return turn_away(end.error().code);
   if (!end) return tl::unexpected(end.error());
   // those of the welcome, then slabs at any time
@@ -166,7 +166,7 @@ void ProducerListener::other_roused() {
 ChannelStatus ProducerListener::describe() {
   ChannelStatus status;
   status.is_inbox = true;
-  status.is_server = rules_.is_server;
+  status.is_server = rules_.is_protocol != nullptr;
   const std::uint64_t now = monotonic_ns();
   const MetricsPage& counters = *MetricsMaker::page(*rules_.counters);
   const double scale = lasting_ns_per_tick();

@@ -31,7 +31,7 @@ class ProducerListener final : public PeerListener {
     unsigned producers = 0;
     std::shared_ptr<ReceiveQuota> quota;  // of all producers together
     const Metrics* counters = nullptr;    // shown to `gantry ls`
-    bool is_server = false;               // likewise
+    IsProtocol is_protocol = nullptr;     // of a server: what no counter counts
   };
   ProducerListener(std::shared_ptr<Acceptor> acceptor, Rules rules, int listener);
   ProducerListener(std::shared_ptr<Acceptor> acceptor, Rules rules, ControlConnection control);

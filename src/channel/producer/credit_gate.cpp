@@ -25,10 +25,11 @@ Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, De
     return consumers.lost() || consumers.may_send(needs_slot, bytes) ||
            (or_lone_consumer && consumers.is_alone());
   };
-  auto why = [&] {
+  auto why = [&]() -> WaitReason {
     const std::vector<std::string> obstacles = consumers.obstacles(needs_slot, bytes);
-    return obstacles.empty() ? std::string("timed out waiting for a credit, which has come since")
-                             : fmt::format("timed out waiting {}", fmt::join(obstacles, "; also "));
+    if (obstacles.empty())
+      return {WaitReason::Kind::room, "", "timed out waiting for a credit, which has come since"};
+    return {WaitReason::Kind::room, fmt::format("{}", fmt::join(obstacles, "; also "))};
   };
   // What has been read since is the quickest place for a large message: one look finds it.
   if (core_.rotation.goes_back(bytes) || !consumers.may_send_unseen(bytes) || !ready())
@@ -50,8 +51,8 @@ Result<void> CreditGate::announce(Lock& lock, const Slot& slot, Deadline deadlin
     told = core_.consumers->announce(slot);
     return !told || *told;
   };
-  const auto why = [] {
-    return std::string("timed out waiting for a consumer to let go of memory that was dropped");
+  const auto why = []() -> WaitReason {
+    return {WaitReason::Kind::memory, "for a consumer to let go of memory that was dropped"};
   };
   if (told && !*told) GANTRY_TRY(wait_until(lock, deadline, is_settled, why));
   if (!told) return tl::unexpected(core_.named(std::move(told).error()));
@@ -107,16 +108,19 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition re
   WaitFlag* const flags[] = {&core_.page().producer_sleeps};
   const SpinTime::Wait wait(core_.spin);
   LateLooks looks;
+  Deadline patience = core_.options.notices ? Deadline::after(kNoticeAfter) : Deadline::never();
   bool marks_came = false;  // [F]
   for (;;) {
     if (lost == Lost::is_an_error) GANTRY_TRY(check_consumers());
     if (is_stopping()) return fail(Code::closed, fmt::format("channel '{}': it ended", core_.name));
+    const std::string notice = take_notice(patience, why);
     const std::uint64_t now = monotonic_ns();
     WaitPoint point{flags, consumers.fall_asleep(event, now), core_.options.interrupt_descriptor};
     const auto nap = std::min(marks_came && event ? std::chrono::nanoseconds::max() : kMarkTime,
                               consumers.until_mutes_end(now));
     lock.unlock();
-    const Deadline until = Deadline::after(std::min(deadline.left(), nap));
+    if (!notice.empty()) say_notice(notice);
+    const Deadline until = Deadline::after(std::min({deadline.left(), nap, patience.left()}));
     const Woken woken =
         wait_once(point, core_.spin.now(), until, has_news, [&open] { open.falls_asleep(); });
     lock.lock();
@@ -125,12 +129,22 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, Condition re
     if (is_refreshed ? ready() : is_over()) return {};
     if (woken == Woken::interrupted)
       return fail(Code::interrupted, fmt::format("channel '{}': interrupted", core_.name));
-    if (woken == Woken::timed_out && nap >= kMarkTime) marks_came = true;
+    if (woken == Woken::timed_out && nap >= kMarkTime && !patience.passed()) marks_came = true;
     const bool is_late = woken == Woken::timed_out && deadline.passed();
     if (!is_late && !looks.are_spent(deadline)) continue;
     if (lost == Lost::is_an_error) GANTRY_TRY(check_consumers());
-    return tl::unexpected(core_.named({Code::timed_out, why(), ""}));
+    return tl::unexpected(core_.named({Code::timed_out, why().error_text(), ""}));
   }
+}
+
+// Under the lock. The caller says it without the lock: nobody may read standard error.
+std::string CreditGate::take_notice(Deadline& patience, Why why) {
+  if (!patience.passed()) return {};
+  patience = Deadline::never();
+  const WaitReason reason = why();
+  const unsigned bit = 1u << static_cast<unsigned>(reason.kind);
+  if (reason.awaited.empty() || (std::exchange(noticed_, noticed_ | bit) & bit) != 0) return {};
+  return fmt::format("channel '{}': waiting {}", core_.name, reason.awaited);
 }
 
 // ---- what was passed on --------------------------------------------------------------------

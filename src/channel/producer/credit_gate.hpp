@@ -5,6 +5,7 @@
 
 #include "base/clock.hpp"
 #include "channel/producer/producer_core.hpp"
+#include "channel/wire/notice.hpp"
 
 namespace gantry {
 
@@ -13,6 +14,18 @@ namespace gantry {
 // mark may still be on its way when it does not see the newest publication; a producer that then
 // sleeps would never be woken for it. So the first sleep after a publication is short, and a
 // producer that sleeps without limit has looked once more: by then the mark has come.
+
+/// What a wait is for, asked when its time is up and when a notice is due.
+struct WaitReason {
+  enum class Kind : std::uint8_t { consumer, room, memory, window, end };
+  Kind kind = Kind::room;  ///< A producer says one notice of each kind.
+  std::string awaited;     ///< "for a slot: ..."; empty: it has come since, or takes no time.
+  std::string late = {};   ///< The error's text; empty: "timed out waiting " and `awaited`.
+
+  [[nodiscard]] std::string error_text() const {
+    return late.empty() ? "timed out waiting " + awaited : late;
+  }
+};
 
 /// Gives senders their slots: it waits for a credit. Every wait of a producer for its consumers is
 /// one of this gate's. All under the producer's lock, which a sleep gives up.
@@ -38,8 +51,7 @@ class CreditGate {
   /// Waits until all consumers know the memory of the slot's message.
   [[nodiscard]] Result<void> announce(Lock& lock, const Slot& slot, Deadline deadline);
   /// Waits until `ready`, and reads the consumers' pages each turn. `ready` wins over consumers
-  /// that left: what they had already given back counts. `why` returns what the error says when the
-  /// time is up: what was waited for.
+  /// that left: what they had already given back counts. `why` returns a WaitReason.
   template <class Ready, class Reason>
   [[nodiscard]] Result<void> wait_until(Lock& lock, Deadline deadline, Ready ready, Reason why,
                                         Lost lost = Lost::is_an_error) {
@@ -77,12 +89,13 @@ class CreditGate {
     Answer (*ask)(void* asked);
   };
   using Condition = Question<bool>;
-  using Why = Question<std::string>;
+  using Why = Question<WaitReason>;
   Result<void> sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost,
                      trace::Awaited awaited);
   [[nodiscard]] pid_t peer() const noexcept;
   Result<void> sleep_until(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost,
                            trace::OpenWait& open);
+  [[nodiscard]] std::string take_notice(Deadline& patience, Why why);
   void stop_heeding() noexcept;
   [[nodiscard]] bool is_stopping() const noexcept {
     return stopping_.load(std::memory_order_acquire);
@@ -92,6 +105,7 @@ class CreditGate {
   std::function<void()> look_again_;
   bool caller_waits_ = false;    // under the lock
   bool acceptor_heeds_ = false;  // under the lock; the intent to sleep is announced for it
+  unsigned noticed_ = 0;         // under the lock; a bit for each WaitReason::Kind
   std::atomic<bool> stopping_{false};
 };
 

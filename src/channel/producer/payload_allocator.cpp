@@ -37,7 +37,7 @@ Result<Block> PayloadAllocator::allocate(Bytes size, Deadline deadline, CreditGa
     if (consumers.memory_returns() == before && !consumers.awaits_memory()) return block;
     GANTRY_TRY(gate_.wait_until(
         held, deadline, [&] { return consumers.memory_returns() != before; },
-        [&] { return "timed out waiting for memory: " + in_use(); }));
+        [&] { return WaitReason{WaitReason::Kind::memory, "for memory: " + in_use()}; }));
     options.counts_lingering = true;  // what came back may be all that was missing
   }
 }
@@ -52,7 +52,7 @@ Result<bool> PayloadAllocator::await_return(CreditGate::Lock& held, std::uint64_
       Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kLettingGoTime));
   const auto waited = gate_.wait_until(
       held, patience, [&] { return any() || !consumers.awaits_slabs(); },
-      [] { return std::string(); });  // nobody reads it
+      [] { return WaitReason{}; });  // nobody reads it
   const bool may_give_up = lingering_ == Lingering::is_given_up;
   if (!waited && (waited.error().code != Code::timed_out || !may_give_up))
     return tl::unexpected(waited.error());

@@ -178,12 +178,15 @@ Result<void> Producer::Impl::close(Deadline deadline) {
   return waited;
 }
 
-std::string Producer::Impl::not_taken() const {
+WaitReason Producer::Impl::not_taken() const {
+  constexpr auto kKind = WaitReason::Kind::end;
   const std::string untaken = count_text(core_.consumers->untaken(), "message");
-  if (core_.consumers->count() != 0) return untaken + " not received in time";
-  return core_.consumers->untaken() == 0
-             ? "no consumer joined in time to learn that the stream has ended"
-             : "no consumer joined in time to receive " + untaken;
+  if (core_.consumers->count() != 0)
+    return {kKind, fmt::format("for {} to receive {}", core_.consumers->who_is_behind(), untaken),
+            untaken + " not received in time"};
+  const std::string purpose = core_.consumers->untaken() == 0 ? "to learn that the stream has ended"
+                                                              : "to receive " + untaken;
+  return {kKind, "for a first consumer " + purpose, "no consumer joined in time " + purpose};
 }
 
 Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count) {
@@ -196,10 +199,14 @@ Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count
   GANTRY_TRY(stay_in_order(deadline));
   if (reach_ == Reach::calls) return wait_for_inbox(deadline);
   Lock held = core_.lock();
-  const auto why = [this, count] {
+  const auto why = [this, count]() -> WaitReason {
+    constexpr auto kKind = WaitReason::Kind::consumer;
     const unsigned joined = core_.consumers->count();
-    if (joined == 0 && count == 1) return std::string("no consumer joined in time");
-    return fmt::format("{} of {} consumers joined in time", joined, count);
+    if (joined == 0 && count == 1)
+      return {kKind, core_.consumers->lost() ? "for a consumer" : "for a first consumer",
+              "no consumer joined in time"};
+    return {kKind, fmt::format("for {}: {} joined", count_text(count, "consumer"), joined),
+            fmt::format("{} of {} consumers joined in time", joined, count)};
   };
   return gate_.wait_until(
       held, deadline, [this, count] { return core_.consumers->count() >= count; }, why,

@@ -30,6 +30,8 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   Result<std::size_t> send_batch(std::span<const ConstByteSpan> payloads,
                                  const SendOptions& options);
   Result<void> send(std::vector<Draft::Part> parts, const SendOptions& options);
+  /// Sends an empty message of the protocol of calls; the counters leave it out.
+  Result<void> send_uncounted(const SendOptions& options);
   Result<Ticket> send_async(SendJob&& job);
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
   Result<void> wait(Ticket ticket, Deadline deadline);
@@ -116,7 +118,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
   explicit Impl(Pool pool) noexcept : core_(std::move(pool)) {}
   Result<void> set_up(std::string_view name, const ProducerOptions& options, Reach reach);
   void begin_call(Connection connection);
-  [[nodiscard]] std::string not_taken() const;
+  [[nodiscard]] WaitReason not_taken() const;
   void consumers_changed() noexcept;
 
   [[nodiscard]] ChannelStatus describe() const;
@@ -151,6 +153,7 @@ class GANTRY_LOCAL Producer::Impl final : public detail::SlotOwner,
       core_.trace.sent_small(core_.consumers->published() - later, bytes);
   }
   [[nodiscard]] bool is_for_beside(Bytes bytes, const SendOptions& options) const noexcept;
+  [[nodiscard]] Result<void> sent_by_two() const;
   /// `told`: of a tensor; else nothing.
   [[nodiscard]] std::optional<Result<void>> try_send_beside(ConstByteSpan payload,
                                                             const SendOptions& options, Lane& lane,

@@ -48,8 +48,10 @@ Result<void> Producer::Impl::wait_for_inbox(Deadline deadline) {
     Lock held = core_.lock();
     GANTRY_TRY(gate_.wait_until(
         held, deadline, [this] { return core_.consumers->count() != 0 || !calling_; },
-        [this] {
-          return fmt::format("the inbox (process {}) did not answer in time", called_.pid);
+        [this]() -> WaitReason {
+          const std::string whom = fmt::format("the inbox (process {})", called_.pid);
+          return {WaitReason::Kind::consumer, fmt::format("for {} to answer", whom),
+                  fmt::format("{} did not answer in time", whom)};
         },
         CreditGate::Lost::is_fine));
     if (core_.consumers->count() != 0) return {};

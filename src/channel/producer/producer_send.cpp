@@ -19,6 +19,14 @@ Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions
   return {};
 }
 
+Result<void> Producer::Impl::send_uncounted(const SendOptions& options) {
+  GANTRY_TRY(slow_send_small({}, options));
+  GANTRY_PROBE(send, core_.name.c_str(), core_.consumers->published(), 0);
+  if (trace::is_on_in_short()) [[unlikely]]
+    core_.trace.sent_small(core_.consumers->published(), 0);
+  return {};
+}
+
 bool Producer::Impl::may_go_the_short_way(const SendOptions& options) const noexcept {
   return !ended_ && !sends_early_ && !converts_ && fork_guard_.is_this() && is_queue_idle() &&
          is_plain(options);
@@ -119,6 +127,14 @@ bool Producer::Impl::is_for_beside(Bytes bytes, const SendOptions& options) cons
          check_mode(mode);
 }
 
+// Nobody else may have published while this call copied.
+Result<void> Producer::Impl::sent_by_two() const {
+  return tl::unexpected(
+      core_.named({Code::invalid_argument,
+                   "two threads sent at once; a Producer is used by one thread at a time",
+                   "guard it by a mutex, or open a producer for each thread"}));
+}
+
 // Two looks at the lock and a copy: no slot, no block, nothing that must be given back. It waits
 // for the ring alone, since slots may be kept for ever. Nothing: it must go another way.
 std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payload,
@@ -142,6 +158,7 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
     plan = core_.consumers->plan_beside();
     if (plan.place.empty()) return std::nullopt;  // others came meanwhile
   }
+  const std::uint64_t before = core_.consumers->published();
   held.unlock();
   GANTRY_STEP(parts_placed);
   const std::uint64_t started = read_ticks();
@@ -152,6 +169,8 @@ std::optional<Result<void>> Producer::Impl::try_send_beside(ConstByteSpan payloa
   if (!copied) return tl::unexpected(core_.named(std::move(copied).error()));
   GANTRY_STEP(copied);
   held.lock();
+  if (core_.consumers->published() != before) [[unlikely]]
+    return sent_by_two();
   const BesidePayload plain{size};
   if (!core_.consumers->try_publish_beside(plan, told == nullptr ? plain : *told, options.type,
                                            options.user))

@@ -118,9 +118,10 @@ Result<void> SendOperation::await_window(std::uint64_t chunk) {
     passed = core_.consumers->chunks_passed_of(*slot_);
     return !passed || chunk < *passed + window;
   };
-  const auto why = [&] {
-    return fmt::format("a consumer did not take chunk {} of the streamed message in time",
-                       chunk - window + 1);
+  const auto why = [&]() -> WaitReason {
+    const std::string what = fmt::format("chunk {} of the streamed message", chunk - window + 1);
+    return {WaitReason::Kind::window, fmt::format("for a consumer to take {}", what),
+            fmt::format("a consumer did not take {} in time", what)};
   };
   GANTRY_TRY(gate_.wait_until(held, options_.deadline, is_open, why));
   GANTRY_STEP(window_awaited);

@@ -90,7 +90,7 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
   SendOptions introduction;
   introduction.deadline = deadline;
   introduction.user = static_cast<std::uint64_t>(RpcKind::introduce);
-  GANTRY_TRY(requests_->send(ConstByteSpan(), introduction));
+  GANTRY_TRY(requests_->send_uncounted(introduction));
   GANTRY_STEP(introduced);
   return {};
 }
@@ -260,7 +260,7 @@ void ClientLink::cancel(std::uint64_t correlation) noexcept {
   options.user = static_cast<std::uint64_t>(RpcKind::cancel);
   options.correlation = correlation;
   // if it is not heard, that costs some work
-  static_cast<void>(requests_->send(ConstByteSpan(), options));
+  static_cast<void>(requests_->send_uncounted(options));
   GANTRY_STEP(call_cancelled);
 }
 

@@ -245,6 +245,25 @@ TEST_F(Calls, OnlyTheServerHasAName) {
   EXPECT_EQ(list->front().senders.size(), 1u);
 }
 
+TEST_F(Calls, AloneAreCounted) {
+  Server server = open();
+  Client client = connect();
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    auto pending = *client.call_async(pattern(10, i));
+    ASSERT_TRUE(server.next(soon())->reply(pattern(20, i)));
+    EXPECT_EQ(outcome(pending), Code::closed);
+  }
+  auto cancelled = *client.call_async(pattern(10, 3));
+  auto request = *server.next(soon());
+  cancelled.cancel();
+  EXPECT_TRUE(request.is_cancelled()) << "the server has heard of it";
+  const ChannelStatus status = list_channels(directory_.path())->front();
+  EXPECT_EQ(status.producer.messages, 4u);
+  EXPECT_EQ(status.producer.bytes, 40u);
+  ASSERT_EQ(status.senders.size(), 1u);
+  EXPECT_EQ(status.senders.front().messages, 4u);
+}
+
 // Whoever has no token is not let in, and whoever asks the wrong server is not served.
 TEST_F(Calls, TheTokenIsAsked) {
   channel_.access.token = "sesame";

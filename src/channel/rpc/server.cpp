@@ -17,6 +17,10 @@ namespace {
 
 constexpr std::size_t kMostQueued = 1024;  // by look(): then cancellations wait for next()
 
+bool is_no_request(const MessageInfo& info) noexcept {
+  return info.user != static_cast<std::uint64_t>(RpcKind::request);
+}
+
 }  // namespace
 
 // ---- the clients ---------------------------------------------------------------------------
@@ -69,7 +73,7 @@ Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
   inbox.on_departure = [self = impl.get()](const Departure& one) {
     self->client_left(one.sender.id);
   };
-  GANTRY_ASSIGN(impl->inbox_, Inbox::Impl::make(name, inbox, true));
+  GANTRY_ASSIGN(impl->inbox_, Inbox::Impl::make(name, inbox, is_no_request));
   impl->options_.channel.metrics_descriptor = -1;
   GANTRY_ASSIGN(impl->queued_, make_event());
   impl->watched_.reset(::epoll_create1(EPOLL_CLOEXEC));

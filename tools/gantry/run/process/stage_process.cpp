@@ -19,10 +19,11 @@ double seconds(const timeval& time) {
   return static_cast<double>(time.tv_sec) + static_cast<double>(time.tv_usec) / 1e6;
 }
 
-Usage usage_of(const rusage& raw, StageProcess::Clock::duration wall) {
+void add(const rusage& raw, Usage& to) {
   constexpr Bytes kKibibyte = 1024;  // ru_maxrss counts in these
-  return {std::chrono::duration<double>(wall).count(), seconds(raw.ru_utime), seconds(raw.ru_stime),
-          static_cast<Bytes>(raw.ru_maxrss) * kKibibyte};
+  to.user_s += seconds(raw.ru_utime);
+  to.system_s += seconds(raw.ru_stime);
+  to.max_rss_bytes = std::max(to.max_rss_bytes, static_cast<Bytes>(raw.ru_maxrss) * kKibibyte);
 }
 
 }  // namespace
@@ -88,13 +89,15 @@ Usage StageProcess::reap(Guard& guard, Deadline until) {
   // The unreaped leader keeps the group's number from meaning anybody else.
   ::kill(-child_.pid, SIGKILL);
   guard.remove(child_.pid);
+  Usage usage;
   rusage raw{};
-  reap_child(child_.pid, until, &raw);
-  while (reap_child(-child_.pid, until) > 0) {
-  }
+  if (reap_child(child_.pid, until, &raw) > 0) add(raw, usage);
+  // Nobody waited for these, so no other process is charged with them.
+  while (reap_child(-child_.pid, until, &raw) > 0) add(raw, usage);
   if (running_) ended_ = Clock::now();
   running_ = false;
-  return usage_of(raw, ended_ - started_);
+  usage.wall_s = std::chrono::duration<double>(ended_ - started_).count();
+  return usage;
 }
 
 }  // namespace gantry::run

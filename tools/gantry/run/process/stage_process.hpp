@@ -18,7 +18,7 @@ struct Exit {
   [[nodiscard]] bool failed() const noexcept { return status != 0 || signal != 0; }
 };
 
-/// What the kernel charged to a process and to the children that it waited for.
+/// What the kernel charged to the processes of a stage's group, and to those that they waited for.
 struct Usage {
   double wall_s = 0;
   double user_s = 0;
