@@ -165,7 +165,7 @@ TEST_F(Exchange, ALoanIsPublishedWithAndWithoutATensor) {
     const std::size_t bytes = number % 3 == 0 ? 0 : 4000;
     ASSERT_OK(gantry_loan_publish(out.get(), loan.get(), bytes, given, kPatienceNs, nullptr));
     EXPECT_REFUSED(gantry_loan_publish(out.get(), loan.get(), 0, given, 0, nullptr),
-                   GANTRY_INVALID_ARGUMENT, "that loan is empty", "");
+                   GANTRY_INVALID_ARGUMENT, "that loan is empty", "gantry_loan_take");
     const auto message = receive(in);
     expect_bytes(message.get(), bytes == 0 ? 8000 : 4000, number);
     EXPECT_EQ(segment_of(message.get()).has_tensor, given == nullptr ? 0 : 1);

@@ -160,7 +160,8 @@ gantry_code gantry_loan_publish(gantry_producer* producer, gantry_loan* loan, st
     GANTRY_C_TRY(c::check_pointer(loan, "loan"));
     gantry::Loan taken = std::move(loan->loan);  // gone, also on failure
     if (!taken)
-      return c::fail(Code::invalid_argument, "that loan is empty: it was published or given up");
+      return c::fail(Code::invalid_argument, "that loan is empty: it was published or given up",
+                     "take a new one by gantry_loan_take()");
     GANTRY_C_ASSIGN(const auto made, c::send_options_of(options, timeout_ns));
     if (bytes > taken.bytes().size())
       return c::fail(Code::invalid_argument, std::to_string(bytes) + " bytes of a loan of " +

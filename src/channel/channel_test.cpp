@@ -307,7 +307,10 @@ TEST_F(Channel, ALoanOfAnotherChannelIsRefused) {
   Producer out = producer();
   auto other = *make_producer("other", options_);
   auto loan = other.loan(100, soon());
-  EXPECT_EQ(out.publish(std::move(*loan)).error().code, Code::invalid_argument);
+  const auto refused = out.publish(std::move(*loan));
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, Code::invalid_argument);
+  EXPECT_EQ(refused.error().hint, "publish what this channel's loan() has returned, once");
   EXPECT_EQ(out.publish(Loan()).error().code, Code::invalid_argument);
   EXPECT_EQ(out.loan(0, soon()).error().code, Code::invalid_argument);
 }

@@ -28,9 +28,9 @@ class ConnectionRace {
   explicit ConnectionRace(Addresses addresses)
       : addresses_(std::move(addresses)), next_(addresses_.get()) {}
 
-  /// `refusal`: what the last one that failed said. Errors: `timed_out`, `interrupted`, `system`,
+  /// `refusal`: errno of the last one that failed. Errors: `timed_out`, `interrupted`, `system`,
   /// `not_found` when all have failed.
-  Result<Fd> run(int interrupt, Deadline deadline, Error& refusal) {
+  Result<Fd> run(int interrupt, Deadline deadline, int& refusal) {
     for (;;) {
       if (next_ != nullptr && (running_.empty() || next_at_.passed())) {
         if (auto socket = begin(*next_, refusal)) return *std::move(socket);
@@ -44,14 +44,14 @@ class ConnectionRace {
   }
 
  private:
-  std::optional<Fd> begin(const addrinfo& address, Error& refusal) {
+  std::optional<Fd> begin(const addrinfo& address, int& refusal) {
     Fd socket(::socket(address.ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (socket && ::connect(socket.get(), address.ai_addr, address.ai_addrlen) == 0) return socket;
     if (socket && errno == EINPROGRESS) {
       running_.push_back(std::move(socket));
       next_at_ = Deadline::after(kAttemptDelay);
     } else {
-      refusal = fail_errno("connect").value();
+      refusal = errno;
     }
     return {};
   }
@@ -69,7 +69,7 @@ class ConnectionRace {
     return {};
   }
 
-  std::optional<Fd> reap(Error& refusal) {
+  std::optional<Fd> reap(int& refusal) {
     for (auto one = running_.begin(); one != running_.end();) {
       pollfd entry{one->get(), POLLOUT, 0};
       if (::poll(&entry, 1, 0) <= 0) {
@@ -80,8 +80,7 @@ class ConnectionRace {
       socklen_t size = sizeof error;
       ::getsockopt(one->get(), SOL_SOCKET, SO_ERROR, &error, &size);
       if (error == 0) return std::move(*one);
-      errno = error;
-      refusal = fail_errno("connect").value();
+      refusal = error;
       one = running_.erase(one);
     }
     return {};
@@ -92,6 +91,15 @@ class ConnectionRace {
   Deadline next_at_ = Deadline::now();
   std::vector<Fd> running_;
 };
+
+/// A host that answers has no bridge at that port; another one is not reached at all.
+const char* hint_of_refusal(int refusal, const HostPort& where) {
+  if (refusal != ECONNREFUSED)
+    return "see whether the address is right, the host is up, and a network leads there";
+  return where.is_encrypted
+             ? "start a bridge there: gantry bridge --listen tls:ADDRESS --token-file FILE"
+             : "start a bridge there: gantry bridge --listen ADDRESS --token-file FILE";
+}
 
 std::string text_of_unix(int socket, const sockaddr_storage& address, socklen_t size) {
   const auto& name = reinterpret_cast<const sockaddr_un&>(address);
@@ -138,7 +146,7 @@ void set_up_tcp(int socket) noexcept {
 Result<Fd> connect_tcp(const HostPort& where, int interrupt, Deadline deadline,
                        NameService service) {
   GANTRY_ASSIGN(Addresses addresses, look_up(where, AI_ADDRCONFIG, interrupt, deadline, service));
-  Error refusal;
+  int refusal = 0;
   auto socket = ConnectionRace(std::move(addresses)).run(interrupt, deadline, refusal);
   if (socket) {
     set_up_tcp(socket->get());
@@ -146,13 +154,12 @@ Result<Fd> connect_tcp(const HostPort& where, int interrupt, Deadline deadline,
   }
   const Code code = socket.error().code;
   if (code == Code::interrupted || code == Code::system) return socket;
-  const bool is_late = code == Code::timed_out;
-  return fail(
-      code, fmt::format("{}: {}", where.text(), is_late ? socket.error().message : refusal.message),
-      is_late ? "the host is down, or something on the way drops what is sent"
-      : where.is_encrypted
-          ? "start a bridge there: gantry bridge --listen tls:ADDRESS --token-file FILE"
-          : "start a bridge there: gantry bridge --listen ADDRESS --token-file FILE");
+  if (code == Code::timed_out)
+    return fail(code, fmt::format("{}: {}", where.text(), socket.error().message),
+                "the host is down, or something on the way drops what is sent");
+  const Error why = fail_errno("connect", refusal).value();
+  return fail(code, fmt::format("{}: {}", where.text(), why.message),
+              hint_of_refusal(refusal, where));
 }
 
 Result<int> connect_host(const BridgeAddress& where, int interrupt_descriptor, Deadline deadline) {

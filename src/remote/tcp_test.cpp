@@ -119,6 +119,14 @@ TEST_F(TcpAddresses, WhereAllRefuseThatIsSaidAtOnce) {
   ASSERT_FALSE(none);
   EXPECT_EQ(none.error().code, Code::not_found) << to_string(none.error());
   EXPECT_THAT(none.error().message, HasSubstr("refused"));
+  EXPECT_THAT(none.error().hint, HasSubstr("start a bridge there"));
+}
+
+TEST_F(TcpAddresses, WhereNoNetworkLeadsNoBridgeIsToBeStarted) {
+  const auto none = call(host_with({"255.255.255.255"}), Deadline::never());  // none for TCP
+  ASSERT_FALSE(none);
+  EXPECT_EQ(none.error().code, Code::not_found) << to_string(none.error());
+  EXPECT_THAT(none.error().hint, HasSubstr("see whether the address is right"));
 }
 
 TEST_F(TcpAddresses, ANameThatDoesNotExistIsSaid) {

@@ -128,7 +128,14 @@ class Reader {
     for (unsigned i = 0; i <= static_cast<unsigned>(PlanVerb::barrier); ++i)
       if (verb == to_string(static_cast<PlanVerb>(i)))
         return read_step(words, static_cast<PlanVerb>(i));
-    return fail(Code::invalid_argument, quote(verb) + " is nothing that a plan says");
+    return fail(Code::invalid_argument, quote(verb) + " is nothing that a plan says",
+                known_words());
+  }
+  static std::string known_words() {
+    std::string words = "a line begins with about, ranks, lanes, tensor, given, wanted";
+    for (unsigned i = 0; i <= static_cast<unsigned>(PlanVerb::barrier); ++i)
+      words.append(", ").append(to_string(static_cast<PlanVerb>(i)));
+    return words;
   }
   static Result<void> read_into(Words& words, unsigned& into) {
     GANTRY_ASSIGN(into, words.number<unsigned>());

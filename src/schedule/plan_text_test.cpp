@@ -59,6 +59,14 @@ barrier 0/0
   EXPECT_EQ(name_of_step(*plan, 9), "step 9");
 }
 
+TEST(PlanText, AWordThatNoPlanSaysIsToldWithThoseThatItMay) {
+  const auto plan = parse_plan("gantry-plan 1\nputt 0/0 a@0 0:1,0:1 to a@1 0:1,0:1\n");
+  ASSERT_FALSE(plan);
+  EXPECT_THAT(plan.error().message, HasSubstr("'putt' is nothing that a plan says"));
+  EXPECT_THAT(plan.error().hint, HasSubstr("about, ranks, lanes, tensor, given, wanted, "));
+  EXPECT_THAT(plan.error().hint, HasSubstr(", put"));
+}
+
 TEST(PlanText, SaysOfEachWrongLineWhatIsWrong) {
   for (const auto& [line, what] : std::vector<std::pair<std::string, std::string>>{
            {"ranks", "'' is no number"},

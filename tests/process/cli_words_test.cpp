@@ -1,4 +1,5 @@
 // What the program `gantry` says to a person: hints that can be followed, tables that fit.
+#include <filesystem>
 #include <sstream>
 
 #include "cli_support.hpp"
@@ -57,6 +58,22 @@ TEST_F(Cli, AUnitThatThereIsNotIsToldWithThoseThatThereAre) {
             "see gantry trace --help\n");
   EXPECT_THAT(run(gantry({"put", "c", "--message-size", "5Q"})).errors,
               HasSubstr("there is no unit 'Q'; units: B, K, KB, KiB, M, "));
+}
+
+TEST_F(Cli, ATraceOfNoTimeIsRefused) {
+  for (const char* time : {"0", "0ms"}) {
+    const auto traced =
+        run(gantry({"trace", "--seconds", time, "-o", scratch_.file("trace.json")}));
+    EXPECT_EQ(traced.status, 2);
+    EXPECT_THAT(traced.errors, AllOf(IsOneLine(), HasSubstr("a trace takes longer than 0 s")));
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch_.file("trace.json")));
+}
+
+TEST_F(Cli, AHostWithoutItsSignIsToldWithIt) {
+  EXPECT_THAT(run(gantry({"ls", "10.77.0.2"})).errors,
+              AllOf(IsOneLine(), HasSubstr("no channel '10.77.0.2'"), HasSubstr("@10.77.0.2")));
+  EXPECT_THAT(run(gantry({"ls", "frames"})).errors, HasSubstr("gantry ls lists all"));
 }
 
 TEST_F(Cli, RanksSayWhereTheyWereLookedForAndWhatIsWrongThere) {

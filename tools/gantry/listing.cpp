@@ -23,6 +23,11 @@ Result<std::vector<ChannelStatus>> list_all(const WhichChannels& which,
   return look_at_channels(which.directory);
 }
 
+/// An address, or a name with a domain. A channel may have such a name, too.
+bool looks_like_host(std::string_view name) {
+  return name.find_first_of(".:") != std::string_view::npos && name.find('/') == name.npos;
+}
+
 }  // namespace
 
 std::string WhichChannels::where() const {
@@ -46,7 +51,9 @@ void add_which(const Command& command, WhichChannels& which) {
 Error no_such_channel(const WhichChannels& which) {
   return {Code::not_found,
           fmt::format("no channel '{}' {}", printable(which.name()), which.where()),
-          "without a name gantry ls lists all"};
+          !which.is_elsewhere() && looks_like_host(which.name())
+              ? fmt::format("for the channels of that host: @{}", printable(which.name()))
+              : "without a name gantry ls lists all"};
 }
 
 Result<std::vector<ChannelStatus>> list(const WhichChannels& which, const Interrupt& interrupt) {

@@ -45,6 +45,7 @@ typedef struct End {
   unsigned generation;  // Of forks: an end of another one is dead.
   void** doomed;        // Calls to be freed by whoever holds the lock.
   size_t doomed_count;
+  char title[96];              // Its kind and name, for errors. Empty: nobody has opened it.
   struct InFlight* in_flight;  // What the library reads, of a Producer; freed behind the handle.
 } End;
 
@@ -90,6 +91,9 @@ void end_doom(End* end, void* call);
 int end_prepare_module(void);
 /// Of seconds or None, which is for ever: -1. -2 and an exception if it is neither.
 int64_t timeout_of(PyObject* seconds);
+int64_t seconds_of(PyObject* seconds, const char* option);  // whose name the exception says
+PyObject* check_timeout(PyObject* module, PyObject* seconds);
+void end_set_title(End* end, const char* kind, const char* name);
 
 // ---- memory.c: memory with an owner, as a buffer
 typedef struct Memory {

@@ -139,8 +139,8 @@ static Memory* memory_of_tensor(PyObject* capsule, const DLTensor* from) {
   }
   size_t bytes = 0;
   if (!tensor_is_dense(&tensor, &bytes))
-    return (Memory*)raise_own(GANTRY_INVALID_ARGUMENT, "a tensor that is not contiguous",
-                              "tensor.contiguous()");
+    return (Memory*)raise_own(GANTRY_INVALID_ARGUMENT, "tensor: it is not contiguous, so its memory cannot be sent as it is",
+                              "send tensor.contiguous()");
   Memory* const memory = memory_new((char*)from->data + from->byte_offset, bytes, &tensor);
   if (memory != NULL) memory->owner = Py_NewRef(capsule);
   return memory;

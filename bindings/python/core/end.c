@@ -40,18 +40,26 @@ static int64_t now_ns(void) {
   return (int64_t)now.tv_sec * 1000000000 + now.tv_nsec;
 }
 
-int64_t timeout_of(PyObject* seconds) {
+int64_t timeout_of(PyObject* seconds) { return seconds_of(seconds, "timeout"); }
+
+PyObject* check_timeout(PyObject* module, PyObject* seconds) {
+  (void)module;
+  return timeout_of(seconds) == -2 ? NULL : Py_NewRef(Py_None);
+}
+
+int64_t seconds_of(PyObject* seconds, const char* option) {
   if (seconds == Py_None) return -1;
   const double value = PyFloat_AsDouble(seconds);
   if (value == -1.0 && PyErr_Occurred()) {
     if (PyErr_ExceptionMatches(PyExc_TypeError))
-      PyErr_Format(PyExc_TypeError, "timeout: seconds or None are needed, not %R", seconds);
+      PyErr_Format(PyExc_TypeError, "%s: seconds or None are needed, not %R", option, seconds);
     return -2;
   }
   if (value >= 0 && value < 9e9) return (int64_t)(value * 1e9);
   if (value >= 9e9) return -1;
-  raise_own(GANTRY_INVALID_ARGUMENT, "timeout: it is negative or not a number",
-            "seconds, or None to wait for ever");
+  char message[80];
+  PyOS_snprintf(message, sizeof message, "%s: it is negative or not a number", option);
+  raise_own(GANTRY_INVALID_ARGUMENT, message, "seconds, or None to wait for ever");
   return -2;
 }
 
@@ -66,25 +74,33 @@ static void unlock(End* end) {
   PyThread_release_lock(end->lock);
 }
 
-static gantry_code check_usable(const End* end, int flags) {
-  if (end->generation != fork_generation) {
-    raise_own(GANTRY_UNSUPPORTED, "this end: it was opened before fork()",
-              "open it in the child, or give the child an end of gantry.pipe()");
-    return -1;
-  }
-  if (!end->closing && (end->handle != NULL || (flags & kOpening))) return GANTRY_OK;
-  raise_own(GANTRY_INVALID_ARGUMENT, "this end: it is closed", "");
+/// Raises what is wrong with this end, which it names once somebody tried to open it.
+static gantry_code refuse_use(const End* end, gantry_code code, const char* why, const char* hint) {
+  char message[sizeof end->title + 64];
+  PyOS_snprintf(message, sizeof message, "%s: %s", *end->title ? end->title : "this end", why);
+  raise_own(code, message, hint);
   return -1;
+}
+
+void end_set_title(End* end, const char* kind, const char* name) {
+  PyOS_snprintf(end->title, sizeof end->title, "%s '%s'", kind, name);
+}
+
+static gantry_code check_usable(const End* end, int flags) {
+  if (end->generation != fork_generation)
+    return refuse_use(end, GANTRY_UNSUPPORTED, "it was opened before fork()",
+                      "open it in the child, or give the child an end of gantry.pipe()");
+  if (!end->closing && (end->handle != NULL || (flags & kOpening))) return GANTRY_OK;
+  return refuse_use(end, GANTRY_INVALID_ARGUMENT, "this end is closed", "open another one");
 }
 
 /// Waits, if another thread is using the end, until `deadline` (-1: never).
 static gantry_code lock_end(End* end, int64_t deadline, int flags) {
   if (end->generation != fork_generation) return check_usable(end, flags);
   while (!PyThread_acquire_lock(end->lock, NOWAIT_LOCK)) {
-    if (deadline >= 0 && now_ns() >= deadline) {
-      raise_own(GANTRY_TIMED_OUT, "this end: another thread uses it", "give each thread its own");
-      return -1;
-    }
+    if (deadline >= 0 && now_ns() >= deadline)
+      return refuse_use(end, GANTRY_TIMED_OUT, "another thread uses this end",
+                        "give each thread its own");
     if (PyErr_CheckSignals()) return -1;
     PyThreadState* const state = PyEval_SaveThread();
     const PyLockStatus got = PyThread_acquire_lock_timed(end->lock, 20000, 0);
@@ -213,6 +229,7 @@ PyObject* end_open(End* end, PyObject* arguments, struct Opening* it, const stru
   it->runtime = runtime_of(runtime);
   const int64_t timeout_ns = timeout_of(seconds);
   if (it->runtime == NULL || timeout_ns == -2) return NULL;
+  end_set_title(end, it->kind, it->name);
   *it->interrupt_descriptor = end->interrupt[0];
   const gantry_code code = end_run(end, step, it, timeout_ns, kLong | kOpening);
   if (code != GANTRY_OK) return raise_code(code);

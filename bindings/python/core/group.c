@@ -46,10 +46,12 @@ static PyObject* group_join(PyObject* self, PyObject* arguments) {
       read_number(rank, "rank", &options.rank) != 0 ||
       read_number(ranks, "ranks", &options.ranks) != 0)
     return NULL;
-  options.stall_ns = timeout_of(stall);
+  options.stall_ns = seconds_of(stall, "stall");
+  if (options.stall_ns == -2) return NULL;
   const int64_t timeout_ns = timeout_of(seconds);
   struct Joining it = {runtime_of(runtime), &options, NULL};
-  if (it.runtime == NULL || options.stall_ns == -2 || timeout_ns == -2) return NULL;
+  if (it.runtime == NULL || timeout_ns == -2) return NULL;
+  if (options.name != NULL && *options.name) end_set_title(end, "group", options.name);
   options.interrupt_descriptor = end->interrupt[0];
   const char** texts = NULL;
   PyObject* joined = NULL;

@@ -22,9 +22,10 @@ static int64_t now_ns(void) {
 /// Image(runtime, name, timeout): in slices, since each attaches anew.
 static PyObject* image_make(PyTypeObject* type, PyObject* arguments, PyObject* words) {
   static char* names[] = {"runtime", "name", "timeout", NULL};
-  PyObject *given, *seconds;
+  PyObject *given, *said, *seconds;
   const char* name;
-  if (!PyArg_ParseTupleAndKeywords(arguments, words, "OsO", names, &given, &name, &seconds))
+  if (!PyArg_ParseTupleAndKeywords(arguments, words, "OOO", names, &given, &said, &seconds) ||
+      read_text(said, "name", &name) != 0)
     return NULL;
   gantry_runtime* const runtime = runtime_of(given);
   if (runtime == NULL) return NULL;

@@ -109,6 +109,7 @@ static PyObject* version(PyObject* module, PyObject* unused) {
 
 static PyMethodDef functions[] = {{"set_error_factory", set_error_factory, METH_O, NULL},
                                   {"create_pool", create_pool, METH_VARARGS, NULL},
+                                  {"check_timeout", check_timeout, METH_O, NULL},
                                   {"numpy_handler", numpy_handler, METH_O, NULL},
                                   {"set_numpy_handler", numpy_set_handler, METH_O, NULL},
                                   {"table_from_address", table_from_address, METH_VARARGS, NULL},

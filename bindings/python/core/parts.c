@@ -132,8 +132,9 @@ static int add_buffer(gantry_part* part, struct Kept* kept, PyObject* object) {
   const int has_tensor = tensor_of_buffer(&kept->buffer, &kept->tensor);
   if (has_tensor < 0) return -1;
   if (!PyBuffer_IsContiguous(&kept->buffer, 'A')) {
-    raise_own(GANTRY_INVALID_ARGUMENT, "an array that is not contiguous",
-              "numpy.ascontiguousarray(array)");
+    raise_own(GANTRY_INVALID_ARGUMENT,
+              "array: it is not contiguous, so its memory cannot be sent as it is",
+              "send numpy.ascontiguousarray(array)");
     return -1;
   }
   part->bytes = (size_t)kept->buffer.len;

@@ -7,11 +7,12 @@ typedef struct Queue {
 } Queue;
 
 static gantry_queue* open_queue(PyObject* arguments) {
-  PyObject* runtime;
+  PyObject *runtime, *given;
   const char* name;
   gantry_queue_options options = {.size = sizeof options};
-  if (!PyArg_ParseTuple(arguments, "OsIIKK", &runtime, &name, &options.members, &options.slots,
-                        &options.most_copied, &options.most_items))
+  if (!PyArg_ParseTuple(arguments, "OOIIKK", &runtime, &given, &options.members, &options.slots,
+                        &options.most_copied, &options.most_items) ||
+      read_text(given, "name", &name) != 0)
     return NULL;
   gantry_runtime* const finder = runtime_of(runtime);
   if (finder == NULL) return NULL;

@@ -55,7 +55,9 @@ class Collective:
 
 
 class Group(End):
-    """This process as one of `ranks`: all join within `timeout` seconds, or none does.
+    """This process as one of `ranks`. It has joined when all have come; if one does not come within
+    `timeout` seconds, this raises at every rank. If one fails at once after it has joined, this may
+    raise that rank's error at others, instead of their first call.
 
     Without arguments as the rank as which `gantry run` started this process. By `name`, `rank` and
     `ranks`, ranks are processes of one machine and user; with `addresses`, HOST:PORT of each, and

@@ -43,7 +43,7 @@ class _Opening:
             raise TimedOut(f"{self._name}: another thread is still opening it")
         try:
             if self.is_closed:
-                raise InvalidArgument("this end: it is closed")
+                raise InvalidArgument(f"{self._name}: this end is closed", "make another gantry.pipe()")
             if not self.is_over:
                 self._step(_left(deadline))
                 self.is_over = True

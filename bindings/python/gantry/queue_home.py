@@ -30,7 +30,9 @@ class Home:
             raise InvalidArgument("maxsize: it is beyond 64 bits", "0 for a queue without a limit")
         sweep()
         self.runtime = runtime
-        self.name = name or f"queue-{os.getpid()}-{secrets.token_hex(12)}"  # swept by it when this dies
+        self.name = f"queue-{os.getpid()}-{secrets.token_hex(12)}"  # swept by it when this dies
+        if name is not None:
+            self.name = name
         self._queue = _core.Queue(runtime._core, self.name, MEMBERS, SLOTS, _COPIED, most_items)
         self._last, self.lifeline = connection.Pipe(duplex=False)
 

@@ -53,6 +53,12 @@ def _whole(maxsize: Any) -> int:
         ) from None
 
 
+def _flag(redeliver: Any) -> bool:
+    if not isinstance(redeliver, bool):
+        raise TypeError(f"redeliver: True or False is needed, not {redeliver!r}")
+    return redeliver
+
+
 def _seconds(timeout: Any) -> float | None:
     """None: for ever. One that is over is 0, as in multiprocessing."""
     if timeout is None:
@@ -80,7 +86,7 @@ class Queue:
         runtime: Runtime | None = None, name: str | None = None,
     ) -> None:  # fmt: skip
         self._maxsize = max(_whole(maxsize), 0)
-        self._redeliver = redeliver
+        self._redeliver = _flag(redeliver)
         home = Home(runtime or shared(), self._maxsize, name)
         self._place: tuple[str, Runtime, Connection | None] = (home.name, home.runtime, home.lifeline)
         self._retire: util.Finalize | None = util.Finalize(self, home.retire, exitpriority=-20)
@@ -93,9 +99,12 @@ class Queue:
         """The queue that another process has made with this name, or will make: the first use waits
         for it. It ends when the processes that its maker gave it to have closed it, or its maker
         ends: get() and put() then raise PeerGone. A wait of more than two seconds for a queue that
-        nobody has made is said once, by logging.getLogger("gantry")."""
+        nobody has made is said once, by logging.getLogger("gantry").
+
+        `redeliver` is not the maker's: it holds for what this process gets, and must be given here,
+        too."""
         queue = cls.__new__(cls)
-        queue.__setstate__((_UNKNOWN, redeliver, (name, runtime or shared(), None)))
+        queue.__setstate__((_UNKNOWN, _flag(redeliver), (name, runtime or shared(), None)))
         return queue
 
     def __getstate__(self) -> tuple[Any, ...]:

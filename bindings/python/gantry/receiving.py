@@ -65,6 +65,7 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
 
     async def receive_async(self, timeout: float | None = None) -> Received:
         """receive() for a task of asyncio."""
+        _core.check_timeout(timeout)
         core = await self._readiness.until(
             lambda: self._core.receive(0), _PATIENCE if timeout is None else timeout
         )

@@ -161,6 +161,7 @@ class Client(AwaitedEnd):
         self, value: Any, *, timeout: float | None = None, type: int = 0
     ) -> Message:
         """Any number of tasks may do so. Cancelled, it tells the server."""
+        _core.check_timeout(timeout)
         until = None if timeout is None else time.monotonic() + timeout
         if not await self._room.take(timeout):
             raise TimedOut(f"server '{self.name}': {self._slots} calls of this client are unanswered,"

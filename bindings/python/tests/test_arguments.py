@@ -1,5 +1,6 @@
 """Numbers, options and words that are wrong: refused by name, never cut off."""
 
+import asyncio
 import sys
 import unittest.mock
 from collections.abc import Callable
@@ -49,6 +50,44 @@ class Arguments(Case):
         message = consumer.receive(5)
         with self.assertRaisesRegex(gantry.InvalidArgument, "^segment: "):
             message.segment(-1)
+
+    def test_a_wrong_option_is_named(self) -> None:
+        """And not another one, nor a place among the arguments of some function within."""
+        wrong: Any = "x"
+        number: Any = 5
+        uses: list[tuple[str, Callable[[], Any]]] = [
+            ("stall", lambda: gantry.Group("g", 0, 2, stall=-1, timeout=0)),
+            ("stall", lambda: gantry.Group("g", 0, 2, stall=wrong, timeout=0)),
+            ("timeout", lambda: gantry.Group("g", 0, 2, timeout=wrong)),
+            ("name: a str is needed, not int", lambda: gantry.image(number, timeout=0)),
+            ("name: a str is needed, not int", lambda: gantry.Queue(name=number)),
+            ("channel name 'a/b': ", lambda: gantry.Queue(name="a/b")),
+            ("channel name '': it is empty", lambda: gantry.Queue(name="")),
+            ("redeliver: True or False", lambda: gantry.Queue(redeliver=wrong)),
+            ("redeliver: True or False", lambda: gantry.Queue.attach("q", redeliver=wrong)),
+        ]
+        for words, use in uses:
+            with (
+                self.subTest(words),
+                self.assertRaisesRegex((gantry.InvalidArgument, TypeError), f"^{words}"),
+            ):
+                use()
+
+    def test_tasks_refuse_timeouts_as_calls_do(self) -> None:
+        wrong: Any = "x"
+        with rpc.Server(self.name) as server, rpc.Client(self.name, timeout=5) as client:
+            pairs: list[tuple[Callable[[Any], Any], Callable[[Any], Any]]] = [
+                (lambda t: client.call(b"?", timeout=t), lambda t: client.call_async(b"?", timeout=t)),
+                (server.receive, server.receive_async),
+            ]
+            for timeout in (wrong, -1, float("nan")):
+                for plain, task in pairs:
+                    with self.assertRaises((gantry.InvalidArgument, TypeError)) as expected:
+                        plain(timeout)
+                    with self.assertRaises(type(expected.exception)) as caught:
+                        asyncio.run(task(timeout))
+                    self.assertEqual(str(caught.exception), str(expected.exception))
+                    self.assertRegex(str(caught.exception), "^timeout: ")
 
     def test_replies_and_refusals(self) -> None:
         with rpc.Server(self.name) as server, rpc.Client(self.name, timeout=5) as client:

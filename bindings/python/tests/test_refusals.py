@@ -104,9 +104,16 @@ class Refusals(Case):
         producer.close()
         for use in (lambda: producer.send(b""), lambda: consumer.receive(0), producer.fileno,
                     lambda: producer.wait_for_consumers(timeout=0)):  # fmt: skip
-            with self.assertRaises(gantry.InvalidArgument):
+            words = f"^channel '{self.name}': this end is closed; open another one$"
+            with self.assertRaisesRegex(gantry.InvalidArgument, words):
                 use()
         self.assertEqual(bytes(message), b"last")
+
+    def test_an_array_with_gaps_is_named(self) -> None:
+        producer, _ = self.pair()
+        words = r"^array: it is not contiguous, .*; send numpy.ascontiguousarray\(array\)$"
+        with self.assertRaisesRegex(gantry.InvalidArgument, words):
+            producer.send(numpy.zeros((4, 4))[:, ::2])
 
     def test_the_stream_ends(self) -> None:
         producer, consumer = self.pair()

@@ -46,7 +46,8 @@ Result<void> Producer::Impl::publish(Loan loan, const SendOptions& options) {
         "send a copy");
   if (loan.owner() != this)
     return fail(Code::invalid_argument,
-                fmt::format("channel '{}': that loan is empty or of another channel", core_.name));
+                fmt::format("channel '{}': that loan is empty or of another channel", core_.name),
+                "publish what this channel's loan() has returned, once");
   GANTRY_TRY(check_sends());
   GANTRY_TRY(stay_in_order(options.deadline));
   if (converts(options)) return publish_converted(std::move(loan), options);

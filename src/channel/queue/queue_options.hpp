@@ -1,5 +1,6 @@
 #pragma once  // channel/queue/queue_options.hpp: what is refused of a queue that is to be opened.
 
+#include <gantry/channel.hpp>
 #include <gantry/channel/work_queue.hpp>
 
 #include "base/result.hpp"
@@ -13,6 +14,7 @@ namespace gantry {
     return fail(Code::invalid_argument,
                 fmt::format("queue '{}': its name has {} characters", name, name.size()),
                 fmt::format("use at most {}", kMostName));
+  GANTRY_TRY(check_channel_name(name));  // before a second name is made of it
   if (const unsigned slots = options.replies.slots; slots == 0 || slots > PayloadOptions::kMaxSlots)
     return fail(Code::invalid_argument, fmt::format("queue '{}': {} slots", name, slots),
                 fmt::format("use 1 to {}", PayloadOptions::kMaxSlots));

@@ -346,6 +346,10 @@ TEST_F(WorkQueues, RefuseWhatIsNoNameAndASecondOne) {
   EXPECT_EQ(
       WorkQueue::open(std::string(61, 'x'), {}, std::make_shared<test::PlainEngine>()).error().code,
       Code::invalid_argument);
+  for (const auto& [name, what] : {std::pair{"a/b", "channel name 'a/b': '/' is not allowed"},
+                                   {"", "channel name '': it is empty"}})
+    EXPECT_EQ(WorkQueue::open(name, {}, std::make_shared<test::PlainEngine>()).error().message,
+              what);
   WorkQueue queue = open();
   WorkQueueOptions options;
   options.channel.directory = directory_.path();

@@ -10,6 +10,7 @@
 namespace gantry {
 namespace {
 
+using testing::AllOf;
 using testing::HasSubstr;
 using testing::StartsWith;
 
@@ -256,6 +257,8 @@ TEST(CollectiveText, SaysOfEachWrongLineWhatIsWrong) {
   EXPECT_THAT(told(std::string(65, 'a')), StartsWith("line 4: a name of 65 letters, beyond 64"));
   const auto refusal = [](std::string_view text) { return parse_collective(text).error().message; };
   EXPECT_EQ(refusal(""), "line 1: no collective of this version");
+  EXPECT_THAT(parse_collective("gantry-collective 1\nlet a = rnks").error().hint,
+              AllOf(StartsWith("known here: "), HasSubstr("ranks")));
   EXPECT_EQ(refusal("gantry-collective 2\n"), "line 1: no collective of this version");
   EXPECT_EQ(refusal("gantry-collective 1\r\n"), "line 1: it ends in a carriage return");
   EXPECT_EQ(refusal("gantry-plan 1\n"), "line 1: this is a plan, no collective");

@@ -7,6 +7,7 @@
 namespace gantry::test {
 namespace {
 
+using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
@@ -105,6 +106,9 @@ TEST_F(Pack, WhatIsWrongWithAFileOfNumpyIsSaid) {
   };
   EXPECT_THAT(type("'>i4'"), HasSubstr("a.npy: its numbers ('>i4') have their highest byte first"));
   EXPECT_THAT(type("'<float32'"), HasSubstr("its type '<float32' is unknown; save it anew as one"));
+  for (const char* complex : {"'<c16'", "'>c16'", "'complex128'", "'D'"})
+    EXPECT_THAT(type(complex), AllOf(HasSubstr("a.npy: its complex numbers ("),
+                                     HasSubstr("; save them as complex64")));
   EXPECT_THAT(type("'<V2'"), HasSubstr("NumPy writes bf16 and fp8 of ml_dtypes so; save it as *."));
   EXPECT_THAT(said("{'descr': '<f4', 'shape': (3, 2), 'fortran_order': True}"),
               HasSubstr("a.npy: its first dimension runs the quickest"));
@@ -137,6 +141,8 @@ TEST_F(Pack, AFileThatWasCutOffIsToldSo) {
       npy_file("{'descr': '<f4', 'fortran_order': False, 'shape': (3, 2), }", std::string(24, 'x'));
   EXPECT_THAT(said_of("a.npy", cut(array)),
               HasSubstr("[3, 2] of f32 has 24 bytes, the file 21: it was cut off; copy it again"));
+  EXPECT_THAT(said_of("a.npy", array.substr(0, 20)),
+              HasSubstr("a.npy: its header has 10 bytes of 60: it was cut off; copy it again"));
   EXPECT_THAT(said_of("a.npy", array + "xx"),
               HasSubstr("24 bytes, the file 26; copy or save it again"));
 }

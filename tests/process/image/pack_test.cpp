@@ -232,7 +232,8 @@ TEST_F(Pack, SafetensorsThatAreNone) {
   const auto header = [&](const std::string& text) {
     return said(safetensors_file(text, std::string(16, 'x')));
   };
-  EXPECT_THAT(said(""), HasSubstr("a.safetensors: 0 bytes are no safetensors"));
+  EXPECT_THAT(said(""), HasSubstr("a.safetensors: 0 bytes are no safetensors, which begin with 8 "
+                                  "bytes; it is no safetensors file, or was cut off"));
   EXPECT_THAT(said(std::string("\xff\xff\xff\xff\xff\xff\xff\xff", 8)),
               HasSubstr("a header of 18446744073709551615 bytes is longer than the file"));
   EXPECT_THAT(header("{"), HasSubstr("a.safetensors: it is not JSON from byte 2 on; "));
@@ -283,7 +284,7 @@ TEST_F(Pack, NamesThatNoTensorMayHave) {
 
 TEST_F(Pack, WordsThatAreWrong) {
   write("a.bin", "x");
-  for (const char* codec : {"lzma", "zstd:x", "zstd:0", "none:3", ""})
+  for (const char* codec : {"lzma", "zstd:x", "zstd:0", "zstd:99", "deflate:9", "none:3", ""})
     EXPECT_EQ(done({"pack", "a.bin", "o.gimg", "--codec", codec}).status, 2) << codec;
   EXPECT_EQ(done({"pack", "a.bin"}).status, 2);
   EXPECT_EQ(done({"pack", "a.bin", "o.gimg", "--split", "0"}).status, 2);
@@ -327,7 +328,9 @@ TEST_F(Pack, WhatIsWrongInAWordIsSaidOfThatWord) {
   expect_said({"sub/a.bin", "a.gimg"}, "tensor 'a.bin' is in a.bin and in sub/a.bin; names of");
   expect_said({"no/a.gimg"}, "no/a.gimg: No such file or directory; make its folder first");
   expect_done({"pack", "a.bin", "a.gimg"});
-  for (const char* name : {"back.safetensor", "back.NPY"}) {
+  expect_done({"image", "extract", "a.gimg", "back.NPY"});
+  EXPECT_TRUE(fs::is_regular_file(path("back.NPY")));
+  for (const char* name : {"back.safetensor", "weights.v2"}) {
     const Ended ended = done({"image", "extract", "a.gimg", name});
     EXPECT_EQ(ended.status, 1);
     EXPECT_THAT(ended.errors,

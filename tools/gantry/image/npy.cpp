@@ -49,6 +49,13 @@ const NumpyType* find_type(std::string_view descr) {
   return found == kNumpyTypes.end() ? nullptr : found;
 }
 
+/// Complex numbers that no type here has: complex128 and longer.
+bool is_complex(std::string_view descr) {
+  const std::string_view word = descr.substr(descr.find_first_of("<>=|") == 0 ? 1 : 0);
+  return word == "c16" || word == "c32" || word == "D" || word == "G" ||
+         word.starts_with("complex") || word.starts_with("clongdouble");
+}
+
 tl::unexpected<Error> no_type(const std::string& path, std::string_view descr) {
   const std::string name = printable(std::string(descr.substr(0, 60)));
   if (find_type(descr) != nullptr)
@@ -60,6 +67,10 @@ tl::unexpected<Error> no_type(const std::string& path, std::string_view descr) {
                               path, name),
                   "save it as *.safetensors, which has these types, or the bytes alone: "
                   "numpy.save(FILE, a.view('uint8'))");
+  if (is_complex(descr))
+    return refuse(fmt::format("{}: its complex numbers ('{}') have more than 64 bits", path, name),
+                  "save them as complex64: numpy.save(FILE, a.astype('complex64')), or as pairs: "
+                  "numpy.save(FILE, a.view('float64'))");
   std::string known;
   for (const NumpyType& one : kNumpyTypes) known += fmt::format(" {}", one.name.substr(1));
   return refuse(fmt::format("{}: its type '{}' is unknown", path, name),
@@ -152,7 +163,10 @@ Result<NumpyHeader> read_numpy_header(const std::string& path) {
   if (bytes > kMostNumpyHeader) return refuse(fmt::format("{}: a header of {} bytes", path, bytes));
   auto text = read_part(path, at, bytes);
   if (!text) return tl::unexpected(text.error());
-  if (text->size() != bytes) return refuse(path + ": it was cut off");
+  if (text->size() != bytes)
+    return refuse(
+        fmt::format("{}: its header has {} bytes of {}: it was cut off", path, text->size(), bytes),
+        "copy it again");
   return NumpyHeader{std::move(*text), at + bytes};
 }
 

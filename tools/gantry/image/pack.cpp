@@ -244,6 +244,7 @@ void add_pack(const Command& command, int& exit_code) {
   command->callback([options, &exit_code] {
     const auto done = run_pack(*options);
     exit_code = done ? 0 : fail(done.error());
+    if (!done && done.error().message.starts_with("--codec: ")) exit_code = kExitUsage;
   });
 }
 

@@ -206,7 +206,9 @@ Result<std::string> read_header(const std::string& path, Bytes file_bytes) {
   auto size = read_part(path, 0, sizeof(std::uint64_t));
   if (!size) return size;
   if (size->size() != sizeof(std::uint64_t))
-    return refuse(fmt::format("{}: {} bytes are no safetensors", path, file_bytes));
+    return refuse(fmt::format("{}: {} bytes are no safetensors, which begin with {} bytes", path,
+                              file_bytes, sizeof(std::uint64_t)),
+                  "it is no safetensors file, or was cut off: copy it again");
   std::uint64_t bytes = 0;
   std::memcpy(&bytes, size->data(), sizeof bytes);
   if (bytes > file_bytes - sizeof bytes)

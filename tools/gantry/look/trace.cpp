@@ -126,6 +126,15 @@ Result<void> record(const TraceOptions& options) {
   return session->write(wanted->channel, is_known || is_there(*wanted));
 }
 
+Result<std::chrono::nanoseconds> parse_duration(std::string_view text) {
+  auto time = parse_time(text);
+  if (time && *time <= std::chrono::nanoseconds(0))
+    return tl::unexpected(Error{Code::invalid_argument,
+                                fmt::format("'{}': a trace takes longer than 0 s", text),
+                                "as in 10, 250ms or 5min"});
+  return time;
+}
+
 }  // namespace
 
 void add_trace(const Command& command, int& exit_code) {
@@ -134,7 +143,7 @@ void add_trace(const Command& command, int& exit_code) {
       ->type_name(kChannelType);
   command->add_option("-o,--output", options->file, "The file to write (trace.json)")
       ->type_name("FILE");
-  add_parsed(*command, "--seconds", options->duration, &parse_time, "TIME",
+  add_parsed(*command, "--seconds", options->duration, &parse_duration, "TIME",
              "How long (default 10); Ctrl-C ends it early");
   add_parsed(*command, "--events", options->events, &parse_trace_events, "NUMBER",
              "Room of each end, 64 bytes each, which is read 50 times a second (8192)");

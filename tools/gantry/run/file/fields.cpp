@@ -56,10 +56,15 @@ Result<Text> Fields::text(std::string_view key) const {
 
 Result<unsigned> Fields::number(std::string_view key, unsigned least, unsigned most,
                                 unsigned otherwise) const {
-  const Result<const Entry*> entry = find(key, Node::Kind::integer);
-  if (!entry) return tl::unexpected(entry.error());
-  if (*entry == nullptr) return otherwise;
-  const Node& value = (*entry)->value;
+  const Entry* const entry = find(key);
+  if (entry == nullptr) return otherwise;
+  const Node& value = entry->value;
+  if (value.kind != Node::Kind::integer) {
+    const std::string observed = value.is_scalar() ? fmt::format(" ('{}')", value.text) : "";
+    return tl::unexpected(error(key, value.at,
+                                fmt::format("is {}{}, not a whole number from {} to {}",
+                                            to_string(value.kind), observed, least, most)));
+  }
   if (value.integer < least || value.integer > most)
     return tl::unexpected(
         error(key, value.at, fmt::format("{} is not within {} and {}", value.text, least, most)));
