@@ -22,9 +22,10 @@ typedef struct gantry_group_options {  // Which group, and as which rank. `size`
   int interrupt_descriptor;  // 0: the runtime's; -1: none.
 } gantry_group_options;
 
-/// All ranks join within `timeout_ns`, or none does. NULL for `options`: as the rank as which
-/// `gantry run` started this process. GANTRY_TIMED_OUT names the ranks that have not come.
-/// gantry_free() leaves; collectives of the group may be freed before or after.
+/// No rank joins before all have come; if one has not come within `timeout_ns`, joining fails at
+/// each. NULL for `options`: as the rank as which `gantry run` started this process.
+/// GANTRY_TIMED_OUT names the ranks that have not come. gantry_free() leaves; collectives of the
+/// group may be freed before or after.
 GANTRY_C_API gantry_code gantry_group_join(gantry_runtime* runtime,
                                            const gantry_group_options* options, int64_t timeout_ns,
                                            gantry_group** group);

@@ -36,7 +36,7 @@ struct GANTRY_API GroupOptions {
   /// holds. What travels is not encrypted.
   std::string token = {};
   std::string directory = {};  ///< For names; by the rule of channel_directory().
-  /// All have joined within this, or none has.
+  /// If a rank has not come within this, joining fails at each.
   std::chrono::milliseconds join_timeout{10'000};
   /// A rank of which nothing was heard for this long is gone: its host vanished, or it is stopped.
   /// One that is at work elsewhere is not.
