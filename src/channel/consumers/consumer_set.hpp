@@ -193,8 +193,6 @@ class ConsumerSet {
   /// messages has an end to be told, too.
   [[nodiscard]] bool all_taken() const noexcept;
   [[nodiscard]] std::uint64_t untaken() const noexcept;
-  /// The consumers that have not taken all, as "consumer 12, consumer 13".
-  [[nodiscard]] std::string who_is_behind() const;
   [[nodiscard]] unsigned slots_held() const noexcept;
   /// Grows whenever memory of messages has gone back to the pool.
   [[nodiscard]] std::uint64_t memory_returns() const noexcept {

@@ -197,14 +197,6 @@ Bytes ConsumerSet::yielding_bytes() const noexcept {
   return slots_.bytes_of(slots_.used() & ~needed) + slots_.spare_bytes();
 }
 
-std::string ConsumerSet::who_is_behind() const {
-  std::vector<std::string> found;
-  for (const auto& consumer : consumers_)
-    if (!consumer->is_cut && consumer->unread() != 0)
-      found.push_back(fmt::format("consumer {}", consumer->resources().pid));
-  return fmt::format("{}", fmt::join(found, ", "));
-}
-
 std::uint64_t ConsumerSet::untaken() const noexcept {
   std::uint64_t most = backlog_.size();
   for (const auto& consumer : consumers_)

@@ -181,9 +181,7 @@ Result<void> Producer::Impl::close(Deadline deadline) {
 WaitReason Producer::Impl::not_taken() const {
   constexpr auto kKind = WaitReason::Kind::end;
   const std::string untaken = count_text(core_.consumers->untaken(), "message");
-  if (core_.consumers->count() != 0)
-    return {kKind, fmt::format("for {} to receive {}", core_.consumers->who_is_behind(), untaken),
-            untaken + " not received in time"};
+  if (core_.consumers->count() != 0) return {kKind, "", untaken + " not received in time"};
   const std::string purpose = core_.consumers->untaken() == 0 ? "to learn that the stream has ended"
                                                               : "to receive " + untaken;
   return {kKind, "for a first consumer " + purpose, "no consumer joined in time " + purpose};
