@@ -114,6 +114,12 @@ Result<Pool> StageOutput::Impl::pool() const {
 
 namespace {
 
+// Before its peers can see that it hangs up, so that theirs come later.
+template <class Impl>
+void give_up(const std::unique_ptr<Impl>& impl) noexcept {
+  if (impl) impl->marks.left();
+}
+
 // What a channel refuses is refused over every transport.
 Result<void> check_payload(ConstByteSpan payload) {
   if (payload.data() != nullptr || payload.empty()) return {};
@@ -151,8 +157,14 @@ Result<T> marked(StageOutput::Impl& output, Result<T> result) {
 
 StageInput::StageInput(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 StageInput::StageInput(StageInput&&) noexcept = default;
-StageInput& StageInput::operator=(StageInput&&) noexcept = default;
-StageInput::~StageInput() = default;
+StageInput& StageInput::operator=(StageInput&& other) noexcept {
+  give_up(impl_);
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+StageInput::~StageInput() {
+  give_up(impl_);
+}
 
 Result<Message> StageInput::receive(Deadline deadline) {
   if (!impl_) return moved_from("StageInput");
@@ -164,8 +176,14 @@ Result<Message> StageInput::receive(Deadline deadline) {
 
 StageOutput::StageOutput(std::unique_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 StageOutput::StageOutput(StageOutput&&) noexcept = default;
-StageOutput& StageOutput::operator=(StageOutput&&) noexcept = default;
-StageOutput::~StageOutput() = default;
+StageOutput& StageOutput::operator=(StageOutput&& other) noexcept {
+  give_up(impl_);
+  impl_ = std::move(other.impl_);
+  return *this;
+}
+StageOutput::~StageOutput() {
+  give_up(impl_);
+}
 
 Result<Loan> StageOutput::loan(Bytes size, Deadline deadline) {
   if (!impl_) return moved_from("StageOutput");

@@ -16,11 +16,10 @@ class StreamMarks {
   StreamMarks() = default;
   /// To be called before the end is opened. A page that cannot be had is left out.
   explicit StreamMarks(const StageEndpoint& end);
-  StreamMarks(StreamMarks&&) noexcept = default;
-  StreamMarks& operator=(StreamMarks&&) noexcept = default;
-  ~StreamMarks();  ///< The end is given up, unless it has ended.
   void ended() noexcept;
   void broken() noexcept;  ///< Nothing after ended().
+  /// The end is about to hang up; nothing after either of those.
+  void left() noexcept;
 
  private:
   ForkGuard fork_guard_;  // a fork's copy gives nothing up

@@ -18,13 +18,13 @@ StreamMarks::StreamMarks(const StageEndpoint& end) {
   }
 }
 
-StreamMarks::~StreamMarks() {
-  if (!fork_guard_.is_this()) return;
-  for (const Metrics& page : pages_) page.meter()->left();
-}
-
 void StreamMarks::ended() noexcept {
   for (const Metrics& page : pages_) page.meter()->ended();
+}
+
+void StreamMarks::left() noexcept {
+  if (!fork_guard_.is_this()) return;
+  for (const Metrics& page : pages_) page.meter()->left();
 }
 
 void StreamMarks::broken() noexcept {

@@ -66,13 +66,13 @@ TEST_P(Blame, AChainOfAnswersIsFollowedToItsEnd) {
       StartsWith("gantry: stage sink: left its input 'results' unread; "));
 }
 
-// Of several replicas the first to give its ends up counts, not the first to end.
+// Of several replicas the first to give an end up counts, not the first to end.
 TEST_P(Blame, AReplicaThatLeftFirstIsNamedThoughItsVictimsEndedSooner) {
   std::string text = RunScratch::three_stages(RunScratch::kForEver, RunScratch::kBytes);
   const std::string relay = "'relay']";
   text.replace(text.find(relay), relay.size(), "'desert']");
-  EXPECT_THAT(error_of(text),
-              StartsWith("gantry: stage relay.1: left its input 'numbers' unread; "));
+  EXPECT_THAT(error_of(text), StartsWith("gantry: stage relay.1: left its output 'results' without "
+                                         "closing it; "));
 }
 
 // The shell says 141, whoever of its pipe read no further.

@@ -1,7 +1,7 @@
 // A stage of the pipelines in the run_*_test files: run_stage MODE [arguments].
 //   source COUNT BYTES   sends COUNT messages (0: for ever) into "numbers"
 //   relay                "numbers" to "results", adding 1 to every payload byte
-//   desert               relays; replica 1 gives up after 4 messages, and ends when it is told to
+//   desert               relays; replica 1 gives its output up, and ends when it is told to
 //   sink FILE            checks every byte of "results"; then writes how many came, and their sum
 //   forget               sends one message into "numbers" and ends without closing
 //   huge                 asks "numbers" for a message larger than any machine's memory
@@ -97,38 +97,43 @@ int source(const Words& words) {
   return sent ? 0 : fail(sent.error());
 }
 
+/// `closed` after the last one.
+Result<void> relay_one(StageInput& input, StageOutput& output) {
+  Result<Message> message = input.receive();
+  if (!message) return tl::unexpected(message.error());
+  std::vector<std::byte> result(message->bytes().size());
+  add_one(message->bytes(), result);
+  message->release();
+  return output.send(result);
+}
+
 int relay(const Words&) {
   Result<StageInput> input = stage_input("numbers");
   if (!input) return fail(input.error());
   Result<StageOutput> output = stage_output("results");
   if (!output) return fail(output.error());
-  while (true) {
-    Result<Message> message = input->receive();
-    if (!message && message.error().code == Code::closed) break;
-    if (!message) return fail(message.error());
-    std::vector<std::byte> result(message->bytes().size());
-    add_one(message->bytes(), result);
-    message->release();
-    if (const auto sent = output->send(result); !sent) return fail(sent.error());
-  }
+  Result<void> relayed;
+  while (relayed) relayed = relay_one(*input, *output);
+  if (relayed.error().code != Code::closed) return fail(relayed.error());
   const Result<void> closed = output->close();
   return closed ? 0 : fail(closed.error());
 }
 
-/// Its ends are gone long before its process is: its victims end first.
+/// Its output is gone long before its process is: its victims end first.
 int desert(const Words& words) {
   if (std::string_view(::getenv("GANTRY_REPLICA")) != "1") return relay(words);
   sigset_t term;
   ::sigemptyset(&term);
   ::sigaddset(&term, SIGTERM);
   ::pthread_sigmask(SIG_BLOCK, &term, nullptr);
+  Result<StageInput> input = stage_input("numbers");
+  if (!input) return fail(input.error());
   {
-    Result<StageInput> input = stage_input("numbers");
-    if (!input) return fail(input.error());
-    const Result<StageOutput> output = stage_output("results");
+    Result<StageOutput> output = stage_output("results");
     if (!output) return fail(output.error());
-    for (int i = 0; i < 4; ++i)
-      if (const auto message = input->receive(); !message) return fail(message.error());
+    constexpr int kMoreThanSlots = 64;  // so the reader has joined
+    for (int i = 0; i < kMoreThanSlots; ++i)
+      if (const auto relayed = relay_one(*input, *output); !relayed) return fail(relayed.error());
   }
   int number = 0;
   ::sigwait(&term, &number);

@@ -47,26 +47,29 @@ Moment leaving(const Plan::LeftEnd& left, const StageProcess& peer) {
   return std::min(Moment(std::chrono::nanoseconds(left.left_ns)), end_of(peer));
 }
 
-struct Earlier {
-  Failure failure;
-  Moment at;
-};
-
-/// What the peer of `index` that left first did, if that was before `limit`. A single peer may go
-/// on without its end, as a shell does.
-std::optional<Earlier> before(std::size_t index, Moment limit,
-                              const std::vector<StageProcess>& processes, const Plan& plan) {
-  std::optional<Earlier> first;
-  const std::vector<Plan::LeftEnd> all = plan.left_to(processes[index].id());
-  for (const Plan::LeftEnd& left : all) {
-    const auto peer = std::ranges::find(processes, left.who, &StageProcess::id);
-    if (peer == processes.end()) continue;
-    const Moment at = leaving(left, *peer);
-    const bool is_alone = all.size() == 1 && at == kNever;
-    if (!is_alone && at >= (first ? first->at : limit)) continue;
-    first = Earlier{left_end(static_cast<std::size_t>(peer - processes.begin()), left), at};
-  }
+/// Of all ends that were given up, as their peers saw it, the first before `limit`.
+std::optional<Failure> first_left(Moment limit, const std::vector<StageProcess>& processes,
+                                  const Plan& plan) {
+  std::optional<Failure> first;
+  for (const StageProcess& process : processes)
+    for (const Plan::LeftEnd& left : plan.left_to(process.id())) {
+      const auto peer = std::ranges::find(processes, left.who, &StageProcess::id);
+      if (peer == processes.end() || leaving(left, *peer) >= limit) continue;
+      limit = leaving(left, *peer);
+      first = left_end(static_cast<std::size_t>(peer - processes.begin()), left);
+    }
   return first;
+}
+
+/// The peer that `index` saw leave, if there is just one: it may go on without its end, as a shell
+/// does.
+std::optional<Failure> lone_peer(std::size_t index, const std::vector<StageProcess>& processes,
+                                 const Plan& plan) {
+  const std::vector<Plan::LeftEnd> all = plan.left_to(processes[index].id());
+  if (all.size() != 1) return std::nullopt;
+  const auto peer = std::ranges::find(processes, all.front().who, &StageProcess::id);
+  if (peer == processes.end()) return std::nullopt;
+  return left_end(static_cast<std::size_t>(peer - processes.begin()), all.front());
 }
 
 // What a shell says of a command that it cannot execute, or does not find.
@@ -92,21 +95,18 @@ const Failure& first_of(const std::vector<Failure>& failures,
 
 /// The failure that caused the others. A signal comes from outside. A bad exit may well be the
 /// answer to a peer that left, which may have been an answer, too, and that peer need not have
-/// failed by its own account.
+/// failed by its own account: the first end that was given up is where it began.
 Failure root_cause(const std::vector<Failure>& failures, const std::vector<StageProcess>& processes,
                    const Plan& plan) {
   const auto killed = std::ranges::find_if(failures, &Failure::by_signal);
   if (killed != failures.end()) return *killed;
-  Failure cause = first_of(failures, processes, plan);
-  if (lacks_a_program(processes[cause.process].exit())) return cause;
-  Moment limit = kNever;
-  while (const auto earlier = before(cause.process, limit, processes, plan)) {
-    const auto own = std::ranges::find(failures, earlier->failure.process, &Failure::process);
-    cause = own != failures.end() ? *own : earlier->failure;
-    if (earlier->at == kNever) break;
-    limit = earlier->at;  // it only grows less
-  }
-  return cause;
+  const Failure& found = first_of(failures, processes, plan);
+  if (lacks_a_program(processes[found.process].exit())) return found;
+  auto earlier = first_left(end_of(processes[found.process]), processes, plan);
+  if (!earlier) earlier = lone_peer(found.process, processes, plan);
+  if (!earlier) return found;
+  const auto own = std::ranges::find(failures, earlier->process, &Failure::process);
+  return own != failures.end() ? *own : *earlier;
 }
 
 /// A shell says no more than the status, where a command of its pipe was ended by SIGPIPE.
