@@ -1,7 +1,7 @@
 // A stage of the pipelines in the run_*_test files: run_stage MODE [arguments].
 //   source COUNT BYTES   sends COUNT messages (0: for ever) into "numbers"
 //   relay                "numbers" to "results", adding 1 to every payload byte
-//   desert               relays; replica 1 gives its output up, and ends when it is told to
+//   desert               relays 64; replica 1 then gives its output up; all end when told to
 //   sink FILE            checks every byte of "results"; then writes how many came, and their sum
 //   forget               sends one message into "numbers" and ends without closing
 //   huge                 asks "numbers" for a message larger than any machine's memory
@@ -119,13 +119,13 @@ int relay(const Words&) {
   return closed ? 0 : fail(closed.error());
 }
 
-/// Its output is gone long before its process is: its victims end first.
-int desert(const Words& words) {
-  if (std::string_view(::getenv("GANTRY_REPLICA")) != "1") return relay(words);
+/// The deserter's output is gone long before its process is: its reader ends first.
+int desert(const Words&) {
+  const bool is_deserter = std::string_view(::getenv("GANTRY_REPLICA")) == "1";
   sigset_t term;
   ::sigemptyset(&term);
   ::sigaddset(&term, SIGTERM);
-  ::pthread_sigmask(SIG_BLOCK, &term, nullptr);
+  if (is_deserter) ::pthread_sigmask(SIG_BLOCK, &term, nullptr);
   Result<StageInput> input = stage_input("numbers");
   if (!input) return fail(input.error());
   {
@@ -134,6 +134,7 @@ int desert(const Words& words) {
     constexpr int kMoreThanSlots = 64;  // so the reader has joined
     for (int i = 0; i < kMoreThanSlots; ++i)
       if (const auto relayed = relay_one(*input, *output); !relayed) return fail(relayed.error());
+    while (!is_deserter) ::pause();  // it dies of the order to stop, without having seen anything
   }
   int number = 0;
   ::sigwait(&term, &number);
