@@ -208,10 +208,14 @@ TEST(ThreadEngine, StoppingEndsEveryTicketOfEverySubmitter) {
     std::vector<std::thread> submitters;
     for (int who = 0; who < 3; ++who)
       submitters.emplace_back([&, lane = *engine->open_lane({.depth = 4})] {
-        std::vector<std::byte> bytes(2 * kMiB);
-        const Move move = Move::fill(bytes, std::byte{1});
+        std::vector<std::byte> bytes(8 * kMiB);  // more places than the lane is deep
+        Bytes next = 0;
+        const auto submit = [&] {
+          const ByteSpan place = ByteSpan(bytes).subspan(next++ % 8 * kMiB, kMiB);
+          return lane->submit(Move::fill(place, std::byte{1}));
+        };
         Ticket last{};
-        for (auto ticket = lane->submit(move); ticket; ticket = lane->submit(move)) {
+        for (auto ticket = submit(); ticket; ticket = submit()) {
           last = *ticket;
           if (given.fetch_add(1) % 8 == 7) lane->poll();
           going.fetch_add(1);
@@ -248,7 +252,9 @@ TEST(ThreadEngine, CancellingAndClosingLanesWhileOthersWorkLosesNothing) {
       for (unsigned i = 0; i < 40; ++i) {
         Completion completion;
         const auto lane = *engine->open_lane({.depth = 5});
-        for (int k = 0; k < 4; ++k) static_cast<void>(lane->submit(Move::copy(other, from)));
+        for (Bytes k = 0; k < 4; ++k)  // a place for each: they run at the same time
+          static_cast<void>(lane->submit(
+              Move::fill(ByteSpan(other).subspan(k * kMiB / 4, kMiB / 4), std::byte{2})));
         const Ticket last = *lane->submit(with(Move::copy(to, from), completion));
         if ((i + who) % 3 == 0) lane->cancel();
         if (i % 2 == 0 && lane->wait(last) != completion.outcome) wrong.fetch_add(1);
