@@ -1,13 +1,62 @@
 #include "remote/admission.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <cstring>
+#include <filesystem>
 #include <gantry/channel.hpp>
 
 #include "base/result.hpp"
-#include "remote/tcp.hpp"
 
 namespace gantry {
 namespace {
+
+constexpr const char* kProvider = "tcp";
+
+bool is_of(int socket, sa_family_t family) noexcept {
+  sockaddr_storage address{};
+  socklen_t size = sizeof address;
+  return ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
+         address.ss_family == family;
+}
+
+// Over a connection that leads nowhere: what it needs is looked for all the same.
+Result<void> try_fabric() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return fail_errno("socketpair");
+  const Fd far(ends[1]);
+  return make_fabric_link(ends[0], kProvider).map([](const auto&) {});
+}
+
+Result<void> check_path(RemotePath path, BridgeConnection connection) {
+  const int socket = connection.socket;
+  if (path != RemotePath::stream && connection.is_encrypted)
+    return fail(Code::unsupported, "payload would travel beside what is encrypted",
+                "take the path stream; or leave out tls: at both ends");
+  if (path == RemotePath::shared && !is_of(socket, AF_UNIX))
+    return fail(Code::unsupported, "the connection is no Unix socket, so memory cannot be shared",
+                "have the bridge listen at unix:/PATH in a folder that both ends see; or take the "
+                "path stream");
+  if (path != RemotePath::fabric) return {};
+  if (!is_of(socket, AF_INET))
+    return fail(Code::unsupported, "libfabric needs a connection of IPv4",
+                "name the host by its address of IPv4; or take the path stream");
+  return try_fabric();
+}
+
+Result<void> check_named(RemotePath path, BridgeConnection connection) {
+  auto able = check_path(path, connection);
+  if (!able)
+    able.error().message = fmt::format("path {}: {}", to_string(path), able.error().message);
+  return able;
+}
 
 constexpr std::uint32_t kMagic = 0x38'52'42'47;          // "GBR8": the version is part of it
 constexpr std::uint32_t kEncryptsMagic = 0x53'4c'54'47;  // "GTLS"
@@ -29,7 +78,104 @@ Error told_by(const Error& error, std::string_view who) {
   return {error.code, fmt::format("{}: {}", who, error.message), error.hint};
 }
 
+// parse_bridge_address() has seen to it that the path fits.
+sockaddr_un address_of(const std::string& path) noexcept {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  std::memcpy(address.sun_path, path.c_str(), std::min(path.size(), kLongestSocketPath));
+  return address;
+}
+
+Result<Fd> make_socket() {
+  Fd socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!socket) return fail_errno("socket");
+  return socket;
+}
+
+// Not blocking: a bridge whose queue is full answers EAGAIN.
+bool connects(const Fd& socket, const std::string& path) noexcept {
+  const sockaddr_un address = address_of(path);
+  return ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0;
+}
+
+// So that of two bridges that find a file nobody listens at one alone replaces it.
+Result<Fd> lock_folder_of(const std::string& path) {
+  const std::string folder = std::filesystem::path(path).parent_path().string();
+  Fd lock(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (!lock) return fail_errno(folder);
+  if (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0)
+    return fail(Code::busy, folder + ": somebody makes a socket there", "try again");
+  return lock;
+}
+
+Result<void> remove_stale(const std::string& path) {
+  struct stat facts{};
+  if (::lstat(path.c_str(), &facts) != 0) return {};
+  GANTRY_ASSIGN(const Fd socket, make_socket());
+  const bool is_socket = S_ISSOCK(facts.st_mode);
+  if (!is_socket || connects(socket, path) || errno != ECONNREFUSED)
+    return fail(
+        Code::already_exists,
+        fmt::format("unix:{}: {}", path, is_socket ? "somebody listens there" : "no socket"),
+        "choose another path, or end that process");
+  if (::unlink(path.c_str()) != 0) return fail_errno(path);
+  return {};
+}
+
 }  // namespace
+
+Result<RemotePaths> paths_to_offer(RemotePath wanted, BridgeConnection connection) {
+  if (wanted != RemotePath::automatic)
+    return check_named(wanted, connection).map([wanted] { return bit_of(wanted); });
+  RemotePaths offered = bit_of(RemotePath::stream);
+  if (check_path(RemotePath::shared, connection)) offered |= bit_of(RemotePath::shared);
+  return offered;
+}
+
+Result<RemotePath> take_path(RemotePaths offered, BridgeConnection connection) {
+  Result<void> able = fail(Code::unsupported, "it was offered no path");
+  for (const RemotePath path : {RemotePath::shared, RemotePath::fabric, RemotePath::stream}) {
+    if ((offered & bit_of(path)) == 0) continue;
+    able = check_named(path, connection);
+    if (able) return path;
+  }
+  return tl::unexpected(std::move(able).error());
+}
+
+std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted) {
+  std::string_view why = "it was asked for";
+  if (wanted == RemotePath::automatic && taken == RemotePath::shared)
+    why = "both ends are on one kernel";
+  else if (wanted == RemotePath::automatic)
+    why = "the hosts are joined by a network, and fabric is taken when it is asked for";
+  if (is_encrypted) why = "encrypted (TLS 1.3), so that payload goes down the connection";
+  return fmt::format("{}: {}", to_string(taken), why);
+}
+
+Result<std::unique_ptr<Link>> link_over(RemotePath path, Fd socket, std::shared_ptr<Engine> engine,
+                                        LinkOptions options) {
+  const std::string peer = options.peer;
+  options.falls_back = false;
+  const int number = socket.release();
+  auto link = path == RemotePath::shared   ? make_shared_link(number, std::move(engine), options)
+              : path == RemotePath::fabric ? make_fabric_link(number, kProvider, options)
+                                           : make_stream_link(number, options);
+  if (!link && link.error().code == Code::invalid_argument)  // it is not connected any more
+    return fail(Code::peer_gone, fmt::format("link to {}: it closed the connection", peer));
+  return link;
+}
+
+Result<void> await_path(RemotePath path, Link& link, int interrupt, Deadline deadline) {
+  while (path == RemotePath::fabric && !link.capabilities().pulls) {
+    GANTRY_TRY(link.state());
+    if (is_readable(interrupt)) return fail(Code::interrupted, "interrupted");
+    if (deadline.passed())
+      return fail(Code::unsupported, "path fabric: libfabric's connection does not come to stand",
+                  "a firewall may be in its way; the path stream needs no second connection");
+    if (!link.poll()) sleep_on({link.descriptor(), interrupt}, kRemoteRest);
+  }
+  return {};
+}
 
 std::string_view verb_of(RemoteRole role) noexcept {
   switch (role) {
@@ -217,6 +363,61 @@ void answer_path(RemotePaths offered, BridgeConnection connection, RemoteAnswer&
     answer.path = *taken;
   else
     answer.refusal = taken.error();
+}
+
+Result<Fd> connect_bridge(const HostPort& where, std::string_view token,
+                          const std::shared_ptr<TlsCarriers>& carriers, int interrupt,
+                          Deadline deadline) {
+  if (where.is_encrypted) {
+    GANTRY_TRY(check_tls());
+    GANTRY_ASSIGN(Fd socket, connect_tcp(where, interrupt, deadline));
+    auto session = TlsSession::as_caller(socket.get(), token, interrupt, deadline);
+    if (session) return std::move(*session).carry(std::move(socket), carriers);
+    session.error().message = fmt::format("{}: {}", where.text(), session.error().message);
+    return tl::unexpected(std::move(session).error());
+  }
+  if (where.path.empty()) return connect_tcp(where, interrupt, deadline);
+  GANTRY_ASSIGN(Fd socket, make_socket());
+  if (connects(socket, where.path)) return socket;
+  if (errno == ENOENT || errno == ECONNREFUSED)
+    return fail(Code::not_found, where.text() + ": nobody listens there",
+                fmt::format("start a bridge there: gantry bridge --listen {} --token-file FILE",
+                            where.text()));
+  if (errno == EAGAIN) return fail(Code::timed_out, where.text() + ": too many are waiting");
+  return fail_errno(where.text());
+}
+
+Result<BridgeListener> BridgeListener::open(const HostPort& where, int interrupt) {
+  BridgeListener listener;
+  if (where.is_encrypted) GANTRY_TRY(check_tls());
+  listener.is_encrypted_ = where.is_encrypted;
+  if (where.path.empty()) {
+    GANTRY_ASSIGN(listener.socket_, listen_tcp(where, interrupt));
+    return listener;
+  }
+  GANTRY_ASSIGN(const Fd lock, lock_folder_of(where.path));
+  GANTRY_TRY(remove_stale(where.path));
+  GANTRY_ASSIGN(listener.socket_, make_socket());
+  listener.path_ = where.path;
+  GANTRY_TRY(listener.listen_at_path());
+  return listener;
+}
+
+Result<void> BridgeListener::listen_at_path() {
+  const sockaddr_un address = address_of(path_);
+  if (::bind(socket_.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0)
+    return fail_errno("listening at unix:" + path_);
+  if (::lstat(path_.c_str(), &file_) != 0) return fail_errno(path_);
+  if (::listen(socket_.get(), SOMAXCONN) != 0) return fail_errno("listen");
+  return {};
+}
+
+// Another bridge may have the path by now.
+BridgeListener::~BridgeListener() {
+  struct stat facts{};
+  if (!path_.empty() && ::lstat(path_.c_str(), &facts) == 0 && facts.st_dev == file_.st_dev &&
+      facts.st_ino == file_.st_ino)
+    ::unlink(path_.c_str());
 }
 
 }  // namespace gantry

@@ -1,12 +1,53 @@
-#pragma once  // remote/admission.hpp: how a bridge and its caller convince each other.
+#pragma once  // remote/admission.hpp: how a bridge is reached, and how it and its caller convince
+              // each other.
+
+#include <sys/stat.h>
 
 #include <gantry/channel/options.hpp>
+#include <gantry/link.hpp>
 
-#include "remote/path.hpp"
+#include "base/fd.hpp"
+#include "remote/tcp.hpp"
+#include "remote/tls.hpp"
 #include "remote/token.hpp"
 #include "remote/words.hpp"
 
 namespace gantry {
+
+// The caller offers paths, the bridge takes one of them: anew for each connection of a session.
+
+/// A bit for each path, 1 << its number. Of an offer: not empty, and `automatic` is not in it.
+using RemotePaths = std::uint8_t;
+[[nodiscard]] constexpr RemotePaths bit_of(RemotePath path) noexcept {
+  return static_cast<RemotePaths>(1u << static_cast<unsigned>(path));
+}
+inline constexpr RemotePath kLastPath = RemotePath::shared;
+inline constexpr RemotePaths kAllPaths =
+    bit_of(RemotePath::stream) | bit_of(RemotePath::fabric) | bit_of(RemotePath::shared);
+
+/// A caller's and its bridge's.
+struct BridgeConnection {
+  int socket = -1;
+  bool is_encrypted = false;  // then payload has to go down the socket
+};
+
+/// What a caller takes over its connection to the bridge. Errors: `unsupported` when the path that
+/// it wants cannot be had there.
+[[nodiscard]] Result<RemotePaths> paths_to_offer(RemotePath wanted, BridgeConnection connection);
+/// The best of what was offered that the bridge has, too. Errors: `unsupported`: none.
+[[nodiscard]] Result<RemotePath> take_path(RemotePaths offered, BridgeConnection connection);
+/// Which one is used, and why, for people.
+[[nodiscard]] std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted);
+
+/// The link of that path over a socket that was connected a moment ago. Errors: `peer_gone`,
+/// `system`, `unsupported`.
+[[nodiscard]] Result<std::unique_ptr<Link>> link_over(RemotePath path, Fd socket,
+                                                      std::shared_ptr<Engine> engine,
+                                                      LinkOptions options);
+/// Waits until payload can take the path. Errors: `unsupported` when it cannot until the deadline,
+/// `interrupted`, the link's end.
+[[nodiscard]] Result<void> await_path(RemotePath path, Link& link, int interrupt,
+                                      Deadline deadline);
 
 // Over TLS if both want that (TlsSession); then:
 // bridge -> caller  a nonce
@@ -96,5 +137,44 @@ void say_encrypts(int socket);
 
 /// Takes the best path that both ends have, or refuses.
 void answer_path(RemotePaths offered, BridgeConnection connection, RemoteAnswer& answer);
+
+/// Connects to a bridge by TCP, with TLS under its token where that is asked for (by a thread of
+/// `carriers`), or at its Unix socket. Errors: as connect_tcp(); TlsSession's; `permission_denied`
+/// when this user may not write to the socket's file.
+[[nodiscard]] Result<Fd> connect_bridge(const HostPort& where, std::string_view token,
+                                        const std::shared_ptr<TlsCarriers>& carriers, int interrupt,
+                                        Deadline deadline);
+
+/// A listening socket of either kind. The file of a Unix socket goes with it, and is made anew
+/// where one is left that nobody listens at. Its mode is the umask's: who may write to it and knows
+/// the token is let in. Move-only.
+class BridgeListener {
+ public:
+  /// Errors: as listen_tcp(); `already_exists` also for a file that is no socket.
+  [[nodiscard]] static Result<BridgeListener> open(const HostPort& where, int interrupt = -1);
+  BridgeListener() noexcept = default;
+  BridgeListener(BridgeListener&& other) noexcept
+      : socket_(std::move(other.socket_)),
+        path_(std::exchange(other.path_, {})),
+        file_(other.file_),
+        is_encrypted_(other.is_encrypted_) {}
+  BridgeListener& operator=(BridgeListener&&) = delete;
+  ~BridgeListener();
+
+  [[nodiscard]] int get() const noexcept { return socket_.get(); }
+  [[nodiscard]] bool is_encrypted() const noexcept { return is_encrypted_; }
+  /// With the port in use.
+  [[nodiscard]] std::string address() const {
+    return (is_encrypted_ ? "tls:" : "") + own_address(socket_.get());
+  }
+
+ private:
+  [[nodiscard]] Result<void> listen_at_path();
+
+  Fd socket_;
+  std::string path_;    // of a Unix socket's file
+  struct stat file_{};  // as it was made
+  bool is_encrypted_ = false;
+};
 
 }  // namespace gantry

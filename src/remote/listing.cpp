@@ -6,7 +6,7 @@
 #include "base/moved_from.hpp"
 #include "base/result.hpp"
 #include "channel/status/status_wire.hpp"
-#include "remote/bridge_socket.hpp"
+#include "remote/admission.hpp"
 
 namespace gantry {
 namespace {

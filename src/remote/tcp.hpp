@@ -1,9 +1,24 @@
-#pragma once  // remote/tcp.hpp: connections of TCP with deadlines.
+#pragma once  // remote/tcp.hpp: connections of TCP with deadlines, and addresses of hosts.
+
+#include <netdb.h>
+
+#include <memory>
 
 #include "base/fd.hpp"
-#include "remote/look_up.hpp"
+#include "remote/remote_name.hpp"
 
 namespace gantry {
+
+using Addresses = std::shared_ptr<const addrinfo>;
+/// getaddrinfo(3), or a test's stand-in. freeaddrinfo(3) frees the found list.
+using NameService = decltype(&::getaddrinfo);
+
+/// `flags`: those of addrinfo. A thread of its own looks the name up; the thread is left behind
+/// when time is up. Callers that ask for the same host meanwhile share the thread. Errors:
+/// `not_found`, `timed_out`, `interrupted` when `interrupt` (-1: none) is readable, `system`,
+/// `out_of_memory`.
+[[nodiscard]] Result<Addresses> look_up(const HostPort& where, int flags, int interrupt,
+                                        Deadline deadline, NameService service = &::getaddrinfo);
 
 /// Connects to the first address of the host that answers; all of them share the time. Errors:
 /// `not_found` (no such host, nobody listens), `timed_out`, `interrupted` when `interrupt` (-1:
@@ -27,6 +42,13 @@ void set_up_tcp(int socket) noexcept;
 /// Waits until the socket can be read or written (poll(2)'s events). Errors: `timed_out`,
 /// `interrupted`, `system`.
 [[nodiscard]] Result<void> await_socket(int socket, short events, int interrupt, Deadline deadline);
+
+/// A link wants to be called several times within its stall limit.
+inline constexpr std::chrono::milliseconds kRemoteRest{200};
+/// Sleeps until one of the descriptors (-1: none) is readable, or for at most `most`. Returns which
+/// are, a bit for each in their order.
+unsigned sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept;
+[[nodiscard]] bool is_readable(int descriptor) noexcept;
 
 /// Sends all, or receives so many bytes, within the deadline, whatever the socket's mode. Errors:
 /// `peer_gone`, `timed_out`, `interrupted`, `system`.

@@ -1,6 +1,7 @@
 #include "remote/tls.hpp"
 
 #ifdef GANTRY_HAVE_OPENSSL
+#include <openssl/bio.h>
 #include <openssl/err.h>
 #include <openssl/ssl.h>
 #include <poll.h>
@@ -8,11 +9,13 @@
 
 #include <algorithm>
 #include <array>
+#include <new>
 #include <thread>
+#include <vector>
 
+#include "base/socket.hpp"
 #include "base/worker_thread.hpp"
 #include "remote/tcp.hpp"
-#include "remote/tls_carrier.hpp"
 #include "remote/token.hpp"
 #endif
 
@@ -20,6 +23,273 @@ namespace gantry {
 
 #ifdef GANTRY_HAVE_OPENSSL
 namespace {
+
+/// What is on its way in one direction, in one of the places where it waits.
+constexpr Bytes kTlsBufferBytes = Bytes{256} << 10;
+
+/// OpenSSL would ask the system twice for each 16 KiB, and with a signal for who is gone. So what
+/// it writes gathers here, and what it reads came in larger parts.
+struct TlsWire {
+  int socket = -1;
+  std::vector<unsigned char> out{};
+  std::size_t sent = 0;  // of out
+  std::vector<unsigned char> in = std::vector<unsigned char>(kTlsBufferBytes);
+  std::size_t at = 0;
+  std::size_t end = 0;
+  bool is_cut = false;  // nothing can be sent any more
+
+  [[nodiscard]] bool is_flushed() const noexcept { return sent == out.size(); }
+  /// Sends what goes without waiting. False: some is left.
+  bool flush() noexcept;
+};
+
+/// From now on the session reads from the wire and writes to it; the wire outlives it. False: there
+/// is no memory.
+[[nodiscard]] bool set_wire(SSL* ssl, TlsWire& wire) noexcept;
+
+TlsWire& wire_of(BIO* bio) noexcept {
+  return *static_cast<TlsWire*>(::BIO_get_data(bio));
+}
+
+int write_wire(BIO* bio, const char* bytes, std::size_t size, std::size_t* done) noexcept {
+  BIO_clear_retry_flags(bio);
+  TlsWire& wire = wire_of(bio);
+  *done = 0;
+  if (wire.is_cut) return 0;
+  if (wire.out.size() >= kTlsBufferBytes && !wire.flush()) {
+    BIO_set_retry_write(bio);
+    return 0;
+  }
+  try {
+    wire.out.insert(wire.out.end(), bytes, bytes + size);
+  } catch (const std::bad_alloc&) {
+    return 0;
+  }
+  *done = size;
+  return 1;
+}
+
+int read_wire(BIO* bio, char* into, std::size_t size, std::size_t* done) noexcept {
+  BIO_clear_retry_flags(bio);
+  TlsWire& wire = wire_of(bio);
+  *done = 0;
+  if (wire.at == wire.end) {
+    const auto got = ::recv(wire.socket, wire.in.data(), wire.in.size(), MSG_DONTWAIT);
+    if (got < 0 && (errno == EAGAIN || errno == EINTR)) BIO_set_retry_read(bio);
+    if (got <= 0) return 0;
+    wire.at = 0;
+    wire.end = static_cast<std::size_t>(got);
+  }
+  *done = std::min(size, wire.end - wire.at);
+  std::copy_n(wire.in.data() + wire.at, *done, reinterpret_cast<unsigned char*>(into));
+  wire.at += *done;
+  return 1;
+}
+
+long control_wire(BIO*, int what, long, void*) noexcept {
+  return what == BIO_CTRL_FLUSH ? 1 : 0;
+}
+
+// Null without memory. One for all, and never freed.
+const BIO_METHOD* wire_method() noexcept {
+  static const BIO_METHOD* const method = [] {
+    BIO_METHOD* const made = ::BIO_meth_new(BIO_get_new_index() | BIO_TYPE_SOURCE_SINK, "gantry");
+    if (made != nullptr) {
+      ::BIO_meth_set_write_ex(made, write_wire);
+      ::BIO_meth_set_read_ex(made, read_wire);
+      ::BIO_meth_set_ctrl(made, control_wire);
+    }
+    return made;
+  }();
+  return method;
+}
+
+bool TlsWire::flush() noexcept {
+  while (!is_flushed() && !is_cut) {
+    const auto count =
+        ::send(socket, out.data() + sent, out.size() - sent, MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (count > 0) sent += static_cast<std::size_t>(count);
+    if (count >= 0 || errno == EINTR) continue;
+    if (errno == EAGAIN) return false;
+    is_cut = true;
+  }
+  out.clear();
+  sent = 0;
+  return true;
+}
+
+bool set_wire(SSL* ssl, TlsWire& wire) noexcept {
+  BIO* const bio = wire_method() != nullptr ? ::BIO_new(wire_method()) : nullptr;
+  if (bio == nullptr) return false;
+  ::BIO_set_data(bio, &wire);
+  ::BIO_set_init(bio, 1);
+  ::SSL_set_bio(ssl, bio, bio);
+  return true;
+}
+
+/// Passes on what goes in and out, until either end closes. What was sent before an end closed is
+/// passed on, unless the other one takes nothing of it for a second, or not all of it in ten.
+class TlsCarrier {
+ public:
+  TlsCarrier(SSL* ssl, TlsWire& wire, int here)
+      : ssl_(ssl), wire_(wire), here_{.socket = here}, there_{.socket = wire.socket} {}
+  ~TlsCarrier();
+  TlsCarrier(const TlsCarrier&) = delete;
+  TlsCarrier& operator=(const TlsCarrier&) = delete;
+  void run();
+
+ private:
+  struct End {
+    int socket = -1;
+    bool may_have_more = true;  // to be read, without asking it
+    bool is_over = false;       // nothing more can be read
+    bool has_hung_up = false;   // then it is readable for ever
+  };
+  /// Bytes on their way in one direction.
+  struct Parcel {
+    std::vector<unsigned char> bytes = std::vector<unsigned char>(kTlsBufferBytes);
+    std::size_t at = 0;
+    std::size_t end = 0;
+    [[nodiscard]] bool is_empty() const noexcept { return at == end; }
+    [[nodiscard]] unsigned char* rest() noexcept { return bytes.data() + at; }
+    [[nodiscard]] std::size_t left() const noexcept { return end - at; }
+    void fill(std::size_t count) noexcept {
+      at = 0;
+      end = count;
+    }
+  };
+
+  void send_out();
+  void take_in();
+  /// After a call that did nothing.
+  [[nodiscard]] int why_not() noexcept;
+  void sleep(Deadline deadline);
+  [[nodiscard]] static pollfd entry_of(const End& end, bool reads, bool writes) noexcept;
+  static void note(const pollfd& entry, End& end) noexcept;
+  void end() noexcept;
+
+  SSL* const ssl_;
+  TlsWire& wire_;
+  End here_;
+  End there_;
+  Parcel out_;
+  Parcel in_;
+  bool is_deaf_ = false;  // nobody here takes anything any more
+  bool has_moved_ = false;
+  Deadline last_words_ = Deadline::never();  // in which more of them has to go
+  Deadline ends_by_ = Deadline::never();
+};
+
+constexpr std::chrono::seconds kLastWords{1};    // in which nothing of them goes
+constexpr std::chrono::seconds kMostEnding{10};  // for all of them
+
+// Closing alone would not end a socket of which a fork has a copy.
+TlsCarrier::~TlsCarrier() {
+  ::shutdown(there_.socket, SHUT_RDWR);
+  ::shutdown(here_.socket, SHUT_RDWR);
+}
+
+void TlsCarrier::run() {
+  for (;;) {
+    has_moved_ = false;
+    send_out();
+    take_in();
+    const bool is_said = here_.is_over && out_.is_empty() && wire_.is_flushed();
+    if (is_said || wire_.is_cut || (there_.is_over && in_.is_empty())) return end();
+    const bool is_ending = here_.is_over || here_.has_hung_up;
+    if (!is_ending) ends_by_ = Deadline::after(kMostEnding);
+    if (!is_ending || has_moved_) last_words_ = Deadline::after(kLastWords);
+    if (is_ending && (ends_by_.passed() || last_words_.passed())) return;
+    if (!has_moved_) sleep(is_ending ? last_words_ : Deadline::never());
+  }
+}
+
+void TlsCarrier::send_out() {
+  if (out_.is_empty() && !here_.is_over && here_.may_have_more) {
+    const auto got = ::recv(here_.socket, out_.bytes.data(), kTlsBufferBytes, MSG_DONTWAIT);
+    out_.fill(got > 0 ? static_cast<std::size_t>(got) : 0);
+    here_.is_over = got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR);
+    here_.may_have_more = got > 0;
+  }
+  for (std::size_t sent = 0; !out_.is_empty(); out_.at += sent) {
+    if (::SSL_write_ex(ssl_, out_.rest(), out_.left(), &sent) != 1) {
+      const int why = why_not();
+      wire_.is_cut |= why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE;
+      break;
+    }
+    has_moved_ = true;
+  }
+  wire_.flush();
+}
+
+void TlsCarrier::take_in() {
+  if (in_.is_empty() && !there_.is_over && !is_deaf_ && there_.may_have_more) {
+    in_.fill(0);
+    for (std::size_t got = 0; in_.end < kTlsBufferBytes; in_.end += got) {
+      if (::SSL_read_ex(ssl_, in_.bytes.data() + in_.end, kTlsBufferBytes - in_.end, &got) == 1)
+        continue;
+      const int why = why_not();
+      there_.is_over = why != SSL_ERROR_WANT_READ && why != SSL_ERROR_WANT_WRITE;
+      there_.may_have_more = why == SSL_ERROR_WANT_WRITE;  // what has come is looked at behind that
+      break;
+    }
+  }
+  while (!in_.is_empty()) {
+    const auto sent = ::send(here_.socket, in_.rest(), in_.left(), MSG_DONTWAIT | MSG_NOSIGNAL);
+    if (sent > 0) {
+      in_.at += static_cast<std::size_t>(sent);
+      has_moved_ = true;
+    } else if (errno == EAGAIN) {
+      return;
+    } else if (errno != EINTR) {
+      in_.fill(0);  // nobody takes it any more
+      is_deaf_ = true;
+    }
+  }
+}
+
+int TlsCarrier::why_not() noexcept {
+  const int why = ::SSL_get_error(ssl_, 0);
+  ::ERR_clear_error();
+  return why;
+}
+
+void TlsCarrier::sleep(Deadline deadline) {
+  const bool is_wanted = in_.is_empty() && !there_.is_over && !is_deaf_;
+  const bool gives_more = out_.is_empty() && !here_.is_over;
+  std::array<pollfd, 2> entries{entry_of(there_, is_wanted, !wire_.is_flushed()),
+                                entry_of(here_, gives_more, !in_.is_empty())};
+  ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
+  note(entries[0], there_);
+  note(entries[1], here_);
+}
+
+pollfd TlsCarrier::entry_of(const End& end, bool reads, bool writes) noexcept {
+  const int events = (reads ? POLLIN : 0) | (writes ? POLLOUT : 0);
+  return {end.has_hung_up && events == 0 ? -1 : end.socket, static_cast<short>(events), 0};
+}
+
+void TlsCarrier::note(const pollfd& entry, End& end) noexcept {
+  const bool has_hung_up = (entry.revents & (POLLHUP | POLLERR)) != 0;
+  end.may_have_more |= has_hung_up || (entry.revents & POLLIN) != 0;
+  end.has_hung_up |= has_hung_up;
+}
+
+// Whoever closes a connection before it has read all of it cuts off what it has said itself.
+void TlsCarrier::end() noexcept {
+  if (wire_.is_cut || there_.is_over) return;
+  ::SSL_shutdown(ssl_);
+  ::ERR_clear_error();
+  wire_.flush();
+  ::shutdown(there_.socket, SHUT_WR);
+  for (const Deadline deadline = Deadline::after(kLastWords); !deadline.passed();) {
+    const auto got = ::recv(there_.socket, in_.bytes.data(), kTlsBufferBytes, MSG_DONTWAIT);
+    if (got == 0 || (got < 0 && errno != EAGAIN && errno != EINTR)) return;
+    pollfd entry{there_.socket, POLLIN, 0};
+    if (got < 0) ::poll(&entry, 1, poll_timeout_ms(deadline));
+  }
+}
+// ---- the session ---------------------------------------------------------------------------
 
 // Both ciphers hash with SHA-256, as the key wants it.
 constexpr const char* kCiphers = "TLS_AES_128_GCM_SHA256:TLS_CHACHA20_POLY1305_SHA256";

@@ -71,7 +71,20 @@ class WordReader {
 };
 
 inline constexpr std::size_t kLongestRemoteText = 1024;
-void write_error(WordWriter& out, const Error& error);
-[[nodiscard]] Error read_error(WordReader& in);
+inline constexpr auto kLastErrorCode = static_cast<std::uint64_t>(Code::build_failed);
+
+inline void write_error(WordWriter& out, const Error& error) {
+  out.number(static_cast<std::uint64_t>(error.code), 1);
+  out.text(error.message, kLongestRemoteText);
+  out.text(error.hint, kLongestRemoteText);
+}
+
+[[nodiscard]] inline Error read_error(WordReader& in) {
+  Error error;
+  error.code = static_cast<Code>(in.number(1, kLastErrorCode));
+  error.message = in.text(kLongestRemoteText);
+  error.hint = in.text(kLongestRemoteText);
+  return error;
+}
 
 }  // namespace gantry

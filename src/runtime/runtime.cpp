@@ -2,7 +2,7 @@
 
 #include "base/moved_from.hpp"
 #include "base/result.hpp"
-#include "remote/remote_ends.hpp"
+#include "remote/bridge/remote_ends.hpp"
 #include "runtime/devices.hpp"
 #include "runtime/engines.hpp"
 #include "trace/tracer.hpp"

@@ -7,7 +7,7 @@
 #include "remote/admission.hpp"
 #include "remote/listing.hpp"
 #include "remote/remote_name.hpp"
-#include "remote/remote_record.hpp"
+#include "remote/session/remote_record.hpp"
 
 namespace {
 
