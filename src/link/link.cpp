@@ -73,15 +73,9 @@ Transfer Transfer::of(ConstByteSpan local, const RemoteRegion& remote, Bytes rem
 }
 
 std::string_view to_string(LinkKind kind) noexcept {
-  switch (kind) {
-    case LinkKind::stream:
-      return "stream";
-    case LinkKind::shared:
-      return "shared";
-    case LinkKind::fabric:
-      return "fabric";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 3> kNames{"stream", "shared", "fabric"};
+  const auto at = static_cast<std::size_t>(kind);
+  return at < kNames.size() ? kNames[at] : "unknown";
 }
 
 std::string LinkExplanation::text() const {

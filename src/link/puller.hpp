@@ -6,7 +6,6 @@
 #include "base/close_elsewhere.hpp"
 #include "base/fd.hpp"
 #include "link/record.hpp"
-#include "link/rows.hpp"
 
 namespace gantry {
 
@@ -39,9 +38,6 @@ class Puller {
     beyond,  // these rows are not within that region
   };
 
-  Puller() = default;
-  Puller(const Puller&) = delete;
-  Puller& operator=(const Puller&) = delete;
   virtual ~Puller() = default;
 
   [[nodiscard]] virtual LinkKind kind() const noexcept = 0;

@@ -1,7 +1,6 @@
 #include "link/record.hpp"
 
 #include "base/result.hpp"
-#include "link/rows.hpp"
 
 namespace gantry {
 namespace {
@@ -53,9 +52,17 @@ Result<LinkRecord> LinkRecord::decode(const Encoded& encoded) {
   const auto kind = load_number(&encoded[4], 1);
   const auto status = load_number(&encoded[5], 1);
   const auto flags = load_number(&encoded[6], 2);
-  if (kind < kFirstKind || kind > kLastKind || status > kLastStatus ||
-      flags > (kSignalFlag | kLastFlag) || load_number(&encoded[kBytes - 8], 8) != 0)
-    return fail(Code::peer_misbehaved, fmt::format("a record of no known kind ({})", kind));
+  const auto beyond = [](std::string_view what, std::uint64_t value, std::uint64_t most) {
+    return fail(Code::peer_misbehaved,
+                fmt::format("a record whose {} is {:#x}; the largest is {:#x}", what, value, most));
+  };
+  if (kind < kFirstKind || kind > kLastKind)
+    return fail(Code::peer_misbehaved, fmt::format("unknown record kind {}; known are {} to {}",
+                                                   kind, kFirstKind, kLastKind));
+  if (status > kLastStatus) return beyond("status", status, kLastStatus);
+  if (flags > (kSignalFlag | kLastFlag)) return beyond("flags", flags, kSignalFlag | kLastFlag);
+  const auto spare = load_number(&encoded[kBytes - 8], 8);
+  if (spare != 0) return beyond("last word", spare, 0);
   LinkRecord record;
   record.kind = static_cast<Kind>(kind);
   record.status = static_cast<LinkStatus>(status);
