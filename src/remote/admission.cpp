@@ -12,6 +12,7 @@
 #include <filesystem>
 #include <gantry/channel.hpp>
 
+#include "base/assert.hpp"
 #include "base/result.hpp"
 
 namespace gantry {
@@ -178,19 +179,10 @@ Result<void> await_path(RemotePath path, Link& link, int interrupt, Deadline dea
 }
 
 std::string_view verb_of(RemoteRole role) noexcept {
-  switch (role) {
-    case RemoteRole::consume:
-      return "consumes";
-    case RemoteRole::deliver:
-      return "delivers to";
-    case RemoteRole::look:
-      return "looks at";
-    case RemoteRole::call:
-      return "calls";
-    case RemoteRole::publish:
-      break;
-  }
-  return "publishes";
+  constexpr std::array<std::string_view, 6> kVerbs{"",          "consumes", "delivers to",
+                                                   "publishes", "looks at", "calls"};
+  GANTRY_ASSERT(static_cast<std::size_t>(role) < kVerbs.size());
+  return kVerbs[static_cast<std::size_t>(role)];
 }
 
 std::vector<std::byte> RemoteRequest::encode() const {

@@ -66,9 +66,6 @@ enum class RemoteRole : std::uint8_t {
 };
 [[nodiscard]] std::string_view verb_of(RemoteRole role) noexcept;  ///< "consumes"
 
-/// "consumes", "calls".
-[[nodiscard]] std::string_view verb_of(RemoteRole role) noexcept;
-
 /// How long either may take to answer the other.
 inline constexpr std::chrono::seconds kAdmissionTime{5};
 

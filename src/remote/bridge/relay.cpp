@@ -57,24 +57,20 @@ Error with_name(Error error, const RemoteName& name) {
   return error;
 }
 
-std::string_view whom_it_lacks(RemoteRole role) noexcept {
-  switch (role) {
-    case RemoteRole::call:
-      return "there is no such service";
-    case RemoteRole::deliver:
-      return "there is no such inbox";
-    default:
-      return "nobody produces that channel";
-  }
-}
-
-std::string_view awaited(RemoteRole role) noexcept {
-  return role == RemoteRole::call ? "server" : role == RemoteRole::deliver ? "inbox" : "producer";
+// The end that has the name there, and the words for its absence.
+struct Awaited {
+  std::string_view role;
+  std::string_view lack;
+};
+Awaited awaited(RemoteRole role) noexcept {
+  if (role == RemoteRole::call) return {"server", "there is no such service"};
+  if (role == RemoteRole::deliver) return {"inbox", "there is no such inbox"};
+  return {"producer", "nobody produces that channel"};
 }
 
 std::string awaited_text(const Relay::Setup& setup) {
   return fmt::format("channel '{}': waiting for its {}; gantry ls @{} lists what there is",
-                     setup.name.text(), awaited(setup.request.role), setup.name.where.text());
+                     setup.name.text(), awaited(setup.request.role).role, setup.name.where.text());
 }
 
 // The bridge says when its end is open, or why it is not.
@@ -89,14 +85,16 @@ Result<void> await_joined(Link& link, const Relay::Setup& setup, int interrupt, 
       const auto kind = static_cast<RemoteKind>(in.number(1));
       if (kind == RemoteKind::joined) return {};
       if (kind != RemoteKind::stopped)
-        return fail(Code::peer_misbehaved, "the bridge says what no bridge says");
+        return fail(Code::peer_misbehaved,
+                    fmt::format("the bridge says what no bridge says (record kind {})",
+                                static_cast<unsigned>(kind)));
       return tl::unexpected(read_error(in));
     }
     if (is_readable(interrupt)) return fail(Code::interrupted, "interrupted");
     if (patience.passed() && !std::exchange(has_told, true)) setup.notice(awaited_text(setup));
     if (deadline.passed())
       return fail(Code::timed_out,
-                  fmt::format("{} on that host yet", whom_it_lacks(setup.request.role)),
+                  fmt::format("{} on that host yet", awaited(setup.request.role).lack),
                   "start it there; gantry ls @HOST lists what there is");
     if (!link.poll())
       sleep_on({link.descriptor(), interrupt},

@@ -61,8 +61,6 @@ struct Copy {
     *sum_ += size_;
   }
   ~Copy() { *sum_ -= size_; }
-  Copy(const Copy&) = delete;
-  Copy& operator=(const Copy&) = delete;
   const std::unique_ptr<std::byte[]> bytes;  // null: there is no memory
 
  private:
@@ -146,7 +144,10 @@ Result<void> CallsTaken::check(const RemoteHead& head, ConstByteSpan payload) {
   const bool was_asked = head.info.correlation >= 1 && head.info.correlation <= last_;
   const bool is_answer =
       kind == CallKind::reply || (kind == CallKind::refusal && head.has_payload && head.is_plain());
-  if (!was_asked || !is_answer) return fail(Code::peer_misbehaved, "it answers what nobody asked");
+  if (!was_asked || !is_answer)
+    return fail(Code::peer_misbehaved,
+                fmt::format("it answers what nobody asked (kind {}, call {} of {})", head.info.user,
+                            head.info.correlation, last_));
   if (kind == CallKind::refusal) GANTRY_TRY(decode_refusal(payload));
   return {};
 }
@@ -256,7 +257,8 @@ Result<void> CallsMade::check(const RemoteHead& head, ConstByteSpan) {
   const bool is_cancel =
       kind == CallKind::cancel && head.bytes == 0 && head.has_payload && head.is_plain();
   if (kind == CallKind::request || is_cancel) return {};
-  return fail(Code::peer_misbehaved, "it says what no caller says");
+  return fail(Code::peer_misbehaved, fmt::format("it says what no caller says (kind {}, {} bytes)",
+                                                 head.info.user, head.bytes));
 }
 
 template <class Begin>
@@ -287,7 +289,9 @@ Result<void> CallsMade::send(ConstByteSpan payload, const SendOptions& options) 
   if (kind_of(options.user) == CallKind::request)
     return call(options, [&](const CallOptions& as) { return client_.call_async(payload, as); });
   if (options.correlation > last_)
-    return fail(Code::peer_misbehaved, "it cancels what it has not asked");
+    return fail(
+        Code::peer_misbehaved,
+        fmt::format("it cancels what it has not asked: call {} of {}", options.correlation, last_));
   calls_.erase(options.correlation);
   return {};
 }
@@ -323,34 +327,24 @@ Result<void> CallsSide::begin(Link& link, std::uint64_t received) {
 // room for its answer.
 Result<RemoteSide::Turn> CallsSide::turn(Link& link) {
   const LinkTurn turn(link);
-  GANTRY_ASSIGN(const bool has_heard, hear(link));
+  GANTRY_ASSIGN(const bool has_records,
+                hear(link, "it says what nobody says in a session of calls"));
   if (is_over()) return Turn::over;
+  GANTRY_ASSIGN(const bool has_landed, in_.take_landed(link));
   GANTRY_ASSIGN(const bool has_received, in_.step(link, true));
   if (is_over()) return Turn::over;
   GANTRY_ASSIGN(const bool has_sent, out_.step(link));
-  return has_heard || has_received || has_sent || turn.has_moved() ? Turn::moved : Turn::idle;
+  return has_records || has_landed || has_received || has_sent || turn.has_moved() ? Turn::moved
+                                                                                   : Turn::idle;
 }
 
-Result<bool> CallsSide::hear(Link& link) {
-  bool has_heard = false;
-  for (;;) {
-    GANTRY_ASSIGN(const auto record, next_record(link, buffer_));
-    if (!record) {
-      GANTRY_ASSIGN(const bool has_landed, in_.take_landed(link));
-      return has_heard || has_landed;
-    }
-    has_heard = true;
-    WordReader in(*record);
-    const auto kind = static_cast<RemoteKind>(in.number(1));
-    const bool is_senders =
-        kind == RemoteKind::message || kind == RemoteKind::more || kind == RemoteKind::ended;
-    GANTRY_ASSIGN(const bool is_known,
-                  is_senders ? in_.take_record(kind, in) : out_.take_record(link, kind, in));
-    const bool is_closed = in_.ended() && in_.ended()->code == Code::closed;
-    if (!is_known || is_closed)
-      return fail(Code::peer_misbehaved, "it says what nobody says in a session of calls");
-    if (out_.answer()) return true;
-  }
+Result<bool> CallsSide::take_record(const Link& link, RemoteKind kind, WordReader& in) {
+  const bool is_senders =
+      kind == RemoteKind::message || kind == RemoteKind::more || kind == RemoteKind::ended;
+  GANTRY_ASSIGN(const bool is_known,
+                is_senders ? in_.take_record(link, kind, in) : out_.take_record(link, kind, in));
+  const bool is_closed = in_.ended() && in_.ended()->code == Code::closed;
+  return is_known && !is_closed;
 }
 
 // Transfers into memory of in_ have ended when the link is closed.

@@ -128,13 +128,14 @@ class CallsSide final : public RemoteSide {
   [[nodiscard]] std::uint64_t received() const noexcept override { return in_.received(); }
 
  private:
-  [[nodiscard]] Result<bool> hear(Link& link);
+  [[nodiscard]] Result<bool> take_record(const Link& link, RemoteKind kind,
+                                         WordReader& in) override;
+  [[nodiscard]] bool has_last_word() const noexcept override { return out_.answer().has_value(); }
   [[nodiscard]] RemoteEnd end_over(Link& link, const Result<void>& done);
   [[nodiscard]] bool is_over() const noexcept { return out_.answer() || in_.is_done(); }
 
   SendingSide out_;
   ReceivingSide in_;
-  std::array<std::byte, kMaxControlBytes> buffer_{};
 };
 
 }  // namespace gantry

@@ -75,7 +75,9 @@ Result<bool> OfferedPlaces::hear(Link& link) {
     if (!place) return tl::unexpected(place.error());
     has_heard = true;
     if (*place == 0 || *place > last_)
-      return fail(Code::peer_misbehaved, "it put something where nothing was offered");
+      return fail(Code::peer_misbehaved,
+                  fmt::format("it put something where nothing was offered (place {} of {})", *place,
+                              last_));
     if (const auto found = places_.find(*place); found != places_.end())
       found->second.has_landed = true;
   }
@@ -135,7 +137,9 @@ RemoteEnd ReceivingSide::end(Link& link, const Result<void>& done) {
 
 Result<RemoteSide::Turn> ReceivingSide::turn(Link& link) {
   const LinkTurn turn(link);
-  GANTRY_ASSIGN(const bool has_heard, hear(link));
+  GANTRY_ASSIGN(const bool has_records, hear(link, "it says what no sending side says"));
+  GANTRY_ASSIGN(const bool has_landed, take_landed(link));
+  const bool has_heard = has_records || has_landed;
   GANTRY_ASSIGN(const bool has_stepped, step(link, !has_heard));
   if (is_done_) return Turn::over;
   return has_heard || has_stepped || turn.has_moved() ? Turn::moved : Turn::idle;
@@ -162,23 +166,7 @@ Result<bool> ReceivingSide::step(Link& link, bool is_idle) {
   return has_begun || has_published || has_said;
 }
 
-Result<bool> ReceivingSide::hear(Link& link) {
-  bool has_heard = false;
-  for (;;) {
-    GANTRY_ASSIGN(const auto record, next_record(link, buffer_));
-    if (!record) {
-      GANTRY_ASSIGN(const bool has_landed, take_landed(link));
-      return has_heard || has_landed;
-    }
-    has_heard = true;
-    WordReader in(*record);
-    const auto kind = static_cast<RemoteKind>(in.number(1));
-    GANTRY_ASSIGN(const bool is_known, take_record(kind, in));
-    if (!is_known) return fail(Code::peer_misbehaved, "it says what no sending side says");
-  }
-}
-
-Result<bool> ReceivingSide::take_record(RemoteKind kind, WordReader& in) {
+Result<bool> ReceivingSide::take_record(const Link&, RemoteKind kind, WordReader& in) {
   if (ended_) return false;
   if (kind == RemoteKind::message || kind == RemoteKind::more) {
     GANTRY_ASSIGN(const bool is_whole, assembler_.take(kind == RemoteKind::message, in.rest()));
@@ -266,6 +254,7 @@ Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
   const bool had_transfer = !one.is_dropped && !one.trouble && !one.head.has_payload;
   if (had_transfer && one.head.parts.size() == 1) offer_for_ = one.head.bytes;
   GANTRY_REMOTE_STEP(message_passed_on);
+  GANTRY_DEBUG_ASSERT(one.head.number == received_ + 1);  // I1
   was_small_ = one.head.has_payload;
   ++received_;
   announced_.pop_front();
@@ -450,6 +439,7 @@ Result<void> ReceivingSide::go_on(Announced& one) {
   if (!std::ranges::equal(one.head.parts, begun_->head.parts, is_alike) || one.head.has_payload)
     return fail(Code::peer_misbehaved,
                 fmt::format("it announces message {} anew as another one", one.head.number));
+  GANTRY_DEBUG_ASSERT(&one == &announced_.front());  // I4
   one.blocks = std::move(begun_->blocks);
   one.outgoing = std::move(begun_->outgoing);
   begun_.reset();

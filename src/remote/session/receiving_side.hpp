@@ -51,9 +51,6 @@ class OfferedPlaces {
 /// Where a receiving side puts what it fetched. No call waits beyond its deadline.
 class MessageSink {
  public:
-  MessageSink() = default;
-  MessageSink(const MessageSink&) = delete;
-  MessageSink& operator=(const MessageSink&) = delete;
   virtual ~MessageSink() = default;
 
   /// Looks at what was announced; `payload` came with it, if the head says so. Errors:
@@ -152,8 +149,8 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] std::uint64_t received() const noexcept override { return received_; }
 
   // ---- its work in steps, where the link carries the other direction, too: CallsSide
-  /// False: no sending side says that.
-  [[nodiscard]] Result<bool> take_record(RemoteKind kind, WordReader& in);
+  [[nodiscard]] Result<bool> take_record(const Link& link, RemoteKind kind,
+                                         WordReader& in) override;
   /// Takes in what has been put into offered places. True: there was something.
   [[nodiscard]] Result<bool> take_landed(Link& link) { return places_.hear(link); }
   /// Fetches, sends on and says what it can now. `is_idle`: there is nothing else to do; then it
@@ -188,7 +185,6 @@ class ReceivingSide final : public RemoteSide {
     std::uint64_t deadline_ns = 0;
   };
 
-  [[nodiscard]] Result<bool> hear(Link& link);
   [[nodiscard]] Result<void> note(ConstByteSpan words);
   [[nodiscard]] Result<bool> fetch(Link& link);
   /// False: there is no credit or no memory now.
@@ -233,7 +229,6 @@ class ReceivingSide final : public RemoteSide {
   bool is_finished_ = false;      // whoever reads the channel has received the end
   bool is_done_ = false;
   RemoteSpeech speech_;
-  std::array<std::byte, kMaxControlBytes> buffer_{};
 };
 
 }  // namespace gantry

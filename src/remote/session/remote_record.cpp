@@ -220,7 +220,8 @@ Result<RemotePlace> read_place(WordReader& in) {
   in.bytes(encoded);
   const auto region = RemoteRegion::decode(encoded);
   if (!in.is_over() || place.number == 0 || !region || region->access == RemoteAccess::read)
-    return fail(Code::peer_misbehaved, "it offers a place that cannot be");
+    return fail(Code::peer_misbehaved,
+                fmt::format("it offers a place that cannot be (place {})", place.number));
   place.region = *region;
   return place;
 }

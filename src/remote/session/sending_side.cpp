@@ -2,10 +2,12 @@
 
 #include <algorithm>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "link/turn.hpp"
 #include "remote/remote_step.hpp"
+#include "remote/session/receiving_side.hpp"
 
 namespace gantry {
 namespace {
@@ -49,7 +51,7 @@ void ExportedSlabs::sweep() noexcept {
 
 Result<RemoteSide::Turn> SendingSide::turn(Link& link) {
   const LinkTurn turn(link);
-  GANTRY_ASSIGN(const bool has_heard, hear(link));
+  GANTRY_ASSIGN(const bool has_heard, hear(link, "it says what no receiving side says"));
   if (answer_) return Turn::over;
   GANTRY_ASSIGN(const bool has_stepped, step(link));
   return has_heard || has_stepped || turn.has_moved() ? Turn::moved : Turn::idle;
@@ -106,20 +108,6 @@ Result<void> SendingSide::begin(Link& link, std::uint64_t received) {
   return {};
 }
 
-Result<bool> SendingSide::hear(Link& link) {
-  bool has_heard = false;
-  for (;;) {
-    GANTRY_ASSIGN(const auto record, next_record(link, buffer_));
-    if (!record) return has_heard;
-    has_heard = true;
-    WordReader in(*record);
-    const auto kind = static_cast<RemoteKind>(in.number(1));
-    GANTRY_ASSIGN(const bool is_known, take_record(link, kind, in));
-    if (!is_known) return fail(Code::peer_misbehaved, "it says what no receiving side says");
-    if (answer_) return true;
-  }
-}
-
 Result<bool> SendingSide::take_record(const Link& link, RemoteKind kind, WordReader& in) {
   if (kind == RemoteKind::received) {
     const auto number = in.number();
@@ -145,8 +133,9 @@ Result<void> SendingSide::acknowledge(const Link& link, std::uint64_t number) {
     return fail(Code::peer_misbehaved, fmt::format("it has received message {}, of {} to {}",
                                                    number, least, last_number_));
   while (last_number_ - unacknowledged_.size() < number) {
-    const auto& put = unacknowledged_.front().put;
-    if (put && link.outcome(*put) == Outcome::pending)
+    const Unacknowledged& first = unacknowledged_.front();
+    GANTRY_DEBUG_ASSERT(first.number == last_number_ - unacknowledged_.size() + 1);  // I1
+    if (first.put && link.outcome(*first.put) == Outcome::pending)
       return fail(Code::peer_misbehaved, "it has received a message that is still on its way");
     GANTRY_REMOTE_STEP(message_acknowledged);
     unacknowledged_.pop_front();  // I1
@@ -161,7 +150,8 @@ Result<void> SendingSide::note_place(WordReader& in) {
     return earlier.region.bytes < place.region.bytes;
   });
   if (places_.size() >= kMostPlaces)
-    return fail(Code::peer_misbehaved, "it offers more places than allowed");
+    return fail(Code::peer_misbehaved,
+                fmt::format("it offers more places than allowed: {} are free", places_.size()));
   places_.push_back(place);
   GANTRY_REMOTE_STEP(place_noted);
   return {};

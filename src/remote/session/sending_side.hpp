@@ -40,9 +40,6 @@ class ExportedSlabs {
 /// What a sending side announces.
 class MessageSource {
  public:
-  MessageSource() = default;
-  MessageSource(const MessageSource&) = delete;
-  MessageSource& operator=(const MessageSource&) = delete;
   virtual ~MessageSource() = default;
 
   /// Returns the next message, and waits for nothing. Errors: `timed_out`: no more in this turn;
@@ -101,10 +98,11 @@ class SendingSide final : public RemoteSide {
   [[nodiscard]] std::uint64_t received() const noexcept override { return 0; }
 
   // ---- its work in steps, where the link carries the other direction, too: CallsSide
-  /// False: no receiving side says that.
-  [[nodiscard]] Result<bool> take_record(const Link& link, RemoteKind kind, WordReader& in);
+  [[nodiscard]] Result<bool> take_record(const Link& link, RemoteKind kind,
+                                         WordReader& in) override;
   /// Takes and says what it can now. True: that was something.
   [[nodiscard]] Result<bool> step(Link& link);
+  [[nodiscard]] bool has_last_word() const noexcept override { return answer_.has_value(); }
   /// The other side's last word.
   [[nodiscard]] const std::optional<Error>& answer() const noexcept { return answer_; }
   /// The link has ended, or was closed.
@@ -122,7 +120,6 @@ class SendingSide final : public RemoteSide {
   static constexpr std::size_t kMostPlaces = 64;
 
   [[nodiscard]] RemoteEnd end_over(Link& link, const Result<void>& done);
-  [[nodiscard]] Result<bool> hear(Link& link);
   [[nodiscard]] bool takes_more(const Link& link) const;
   [[nodiscard]] Result<bool> take_messages(Link& link);
   [[nodiscard]] Result<void> announce(Link& link, Unacknowledged& one);
@@ -142,7 +139,6 @@ class SendingSide final : public RemoteSide {
   bool has_told_end_ = false;       // over the present link
   std::optional<Error> answer_;     // the other side's last word
   RemoteSpeech speech_;
-  std::array<std::byte, kMaxControlBytes> buffer_{};
 };
 
 }  // namespace gantry

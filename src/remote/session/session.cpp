@@ -38,6 +38,20 @@ Result<std::optional<ConstByteSpan>> next_record(Link& link, ByteSpan buffer) {
   return tl::unexpected(size.error());
 }
 
+Result<bool> RemoteSide::hear(Link& link, std::string_view stranger) {
+  for (bool has_heard = false;; has_heard = true) {
+    if (has_heard && has_last_word()) return true;
+    GANTRY_ASSIGN(const auto record, next_record(link, buffer_));
+    if (!record) return has_heard;
+    WordReader in(*record);
+    const auto kind = in.number(1);
+    GANTRY_ASSIGN(const bool is_known, take_record(link, static_cast<RemoteKind>(kind), in));
+    if (!is_known)
+      return fail(Code::peer_misbehaved,
+                  fmt::format("{} (record kind {}, {} bytes)", stranger, kind, record->size()));
+  }
+}
+
 Error read_last_word(WordReader& in) {
   Error error = read_error(in);
   if (error.code == Code::timed_out || error.code == Code::busy || error.code == Code::interrupted)

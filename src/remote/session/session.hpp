@@ -40,9 +40,6 @@ class RemoteSide {
     over,  ///< The session is; end() says how.
   };
 
-  RemoteSide() = default;
-  RemoteSide(const RemoteSide&) = delete;
-  RemoteSide& operator=(const RemoteSide&) = delete;
   virtual ~RemoteSide() = default;
 
   /// What the other side hears when this end's owner wants no more.
@@ -71,6 +68,16 @@ class RemoteSide {
   [[nodiscard]] virtual std::uint64_t received() const noexcept = 0;
 
  protected:
+  /// Takes in the records that are there, up to a last word. True: there were some. `stranger`:
+  /// what is said of a record that take_record() does not know. Errors: `peer_misbehaved`, the
+  /// link's end.
+  [[nodiscard]] Result<bool> hear(Link& link, std::string_view stranger);
+  /// `in`: behind the kind. False: the other side does not say that.
+  [[nodiscard]] virtual Result<bool> take_record(const Link&, RemoteKind, WordReader&) {
+    return false;
+  }
+  /// The other side was heard to the end.
+  [[nodiscard]] virtual bool has_last_word() const noexcept { return false; }
   /// `otherwise`: unless say_when_stopped() was called.
   [[nodiscard]] Error stopped_or(std::string_view otherwise) const {
     return stopped_ ? *stopped_ : Error{Code::peer_gone, std::string(otherwise), {}};
@@ -78,6 +85,7 @@ class RemoteSide {
 
  private:
   std::optional<Error> stopped_;
+  std::array<std::byte, kMaxControlBytes> buffer_{};
 };
 
 /// Records that wait for room in a link's queue of control messages.
