@@ -1,18 +1,15 @@
-#include <gantry/shape/decision.hpp>
-
 #include <algorithm>
 #include <cmath>
+#include <gantry/shape/decision.hpp>
 
 #include "base/result.hpp"
-#include "decision/decide.hpp"
-#include "decision/decisions.hpp"
+#include "decision/decision.hpp"
 #include "engine/shape/rows.hpp"
 
 namespace gantry {
 namespace {
 
 using Parts = detail::DecisionParts;
-using decision::layout_of;
 using shape::PlaneLayout;
 
 Result<void> check_range(ElementRange range, std::size_t count) {
@@ -51,9 +48,19 @@ class Present final : public decision::PlaneSource {
   ConstByteSpan all_;
 };
 
-}  // namespace
+class Landing final : public decision::PlaneSource {
+ public:
+  Landing(Incoming& incoming, Deadline deadline) noexcept
+      : incoming_(incoming), deadline_(deadline) {}
 
-namespace decision {
+  Result<ConstByteSpan> through(Bytes end) override {
+    return incoming_.wait_for(std::max(end, incoming_.landed()), deadline_);
+  }
+
+ private:
+  Incoming& incoming_;
+  Deadline deadline_;
+};
 
 Result<PlaneLayout> layout_of(const PlanedElements& elements) {
   const std::optional<shape::Element> element = shape::element_of(elements.type);
@@ -63,7 +70,7 @@ Result<PlaneLayout> layout_of(const PlanedElements& elements) {
   return PlaneLayout::make(*element, elements.count, elements.planes);
 }
 
-Result<void> check(const Parts& parts, std::size_t count) {
+Result<void> check_question(const Parts& parts, std::size_t count) {
   if (std::isnan(parts.limit)) return fail(Code::invalid_argument, "decision: a limit that is NaN");
   for (const ElementRange range : parts.ranges) GANTRY_TRY(check_range(range, count));
   switch (parts.kind) {
@@ -77,18 +84,18 @@ Result<void> check(const Parts& parts, std::size_t count) {
   }
 }
 
-Result<Decided> decide_from(PlaneSource& source, const PlaneLayout& layout, const Parts& parts,
-                            const DecideOptions& options) {
+Result<Decided> decide_from(decision::PlaneSource& source, const PlaneLayout& layout,
+                            const Parts& parts, const DecideOptions& options) {
   const shape::FloatMode mode;  // nothing is proven with numbers that count as 0
-  Image image(layout, source, options.budget_bytes);
+  decision::Image image(layout, source, options.budget_bytes);
   const auto decided = [&]() -> Result<Decided> {
     switch (parts.kind) {
       case Parts::Kind::top:
-        return decide_top(image, parts, options.bounds);
+        return decision::decide_top(image, parts, options.bounds);
       case Parts::Kind::nearest:
-        return decide_nearest(image, parts, options.bounds);
+        return decision::decide_nearest(image, parts, options.bounds);
       default:
-        return decide_above(image, parts, options.bounds);
+        return decision::decide_above(image, parts, options.bounds);
     }
   };
   GANTRY_ASSIGN(Decided answer, decided());
@@ -96,7 +103,7 @@ Result<Decided> decide_from(PlaneSource& source, const PlaneLayout& layout, cons
   return answer;
 }
 
-}  // namespace decision
+}  // namespace
 
 Result<Bytes> PlanedElements::bytes() const {
   GANTRY_ASSIGN(const PlaneLayout layout, layout_of(*this));
@@ -183,14 +190,30 @@ Result<Decided> decide(ConstByteSpan planes, const PlanedElements& elements,
                        const Decision& question, const DecideOptions& options) {
   return guarded([&]() -> Result<Decided> {
     GANTRY_ASSIGN(const PlaneLayout layout, layout_of(elements));
-    GANTRY_TRY(decision::check(question.parts(), layout.count()));
+    GANTRY_TRY(check_question(question.parts(), layout.count()));
     if (planes.size() > layout.bytes())
       return fail(Code::invalid_argument,
                   fmt::format("planes: {} bytes, and {} elements of {} have {}", planes.size(),
                               layout.count(), to_string(elements.type), layout.bytes()),
                   "give PlanedElements as the planes were made");
     Present present(planes);
-    return decision::decide_from(present, layout, question.parts(), options);
+    return decide_from(present, layout, question.parts(), options);
+  });
+}
+
+Result<Decided> decide(Incoming& incoming, const PlanedElements& elements, const Decision& question,
+                       const DecideOptions& options) {
+  return guarded([&]() -> Result<Decided> {
+    GANTRY_ASSIGN(const shape::PlaneLayout layout, layout_of(elements));
+    GANTRY_TRY(check_question(question.parts(), layout.count()));
+    if (incoming.size() != layout.bytes())
+      return fail(
+          Code::invalid_argument,
+          fmt::format("planes: a message of {} bytes, and {} elements of {} have {}",
+                      incoming.size(), layout.count(), to_string(elements.type), layout.bytes()),
+          "give PlanedElements as the planes were made");
+    Landing landing(incoming, options.deadline);
+    return decide_from(landing, layout, question.parts(), options);
   });
 }
 

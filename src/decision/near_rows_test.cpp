@@ -1,5 +1,3 @@
-#include "decision/near_rows.hpp"
-
 #include <gtest/gtest.h>
 
 #include "decision/test_decisions.hpp"

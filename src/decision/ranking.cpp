@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/assert.hpp"
+
 namespace gantry::decision {
 namespace {
 
@@ -28,6 +30,8 @@ Ranking::Ranking(const std::vector<std::size_t>& indices, std::size_t k) : k_(k)
 }
 
 void Ranking::drop() {
+  GANTRY_DEBUG_ASSERT(k_ > 0);
+  GANTRY_DEBUG_ASSERT(k_ <= candidates_.size());
   const auto kth = candidates_.begin() + static_cast<std::ptrdiff_t>(k_ - 1);
   std::nth_element(candidates_.begin(), kth, candidates_.end(), by_least);
   candidates_.erase(std::remove_if(kth + 1, candidates_.end(),

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "decision/values.hpp"
+#include "decision/image.hpp"
 
 namespace gantry::decision {
 

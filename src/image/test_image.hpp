@@ -14,7 +14,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/test_bytes.hpp"
-#include "image/format.hpp"
+#include "image/tables.hpp"
 
 namespace gantry::test {
 

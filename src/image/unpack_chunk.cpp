@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/assert.hpp"
 #include "base/crc32c.hpp"
 #include "base/result.hpp"
 #include "image/tables.hpp"
@@ -43,6 +44,8 @@ struct Place {
 
 Result<void> unpack_chunk(codec::Decoder& decoder, const std::string& path, std::size_t index,
                           const ImageChunk& chunk, ConstByteSpan stored, ByteSpan raw) {
+  GANTRY_DEBUG_ASSERT(stored.size() == chunk.stored_bytes);
+  GANTRY_DEBUG_ASSERT(raw.size() == chunk.raw_bytes);
   const Place place{path, index, chunk};
   GANTRY_TRY(place.check_stored(stored));
   const auto crc = decoder.decode(chunk.coding, stored, raw);

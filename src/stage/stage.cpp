@@ -1,10 +1,13 @@
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/sysmacros.h>
+
 #include <algorithm>
 #include <cstdlib>
 
 #include "base/moved_from.hpp"
 #include "base/result.hpp"
 #include "channel/wire/draft_checks.hpp"
-#include "stage/inherited.hpp"
 #include "stage/stage_link.hpp"
 
 namespace gantry {
@@ -219,6 +222,61 @@ Result<void> StageOutput::close(Deadline deadline) {
   // One that was not waited for to the end has ended all the same.
   if (closed || closed.error().code == Code::timed_out) impl_->marks.ended();
   return closed;
+}
+
+namespace {
+
+constexpr int kBehindStandardStreams = 3;
+
+}  // namespace
+
+// The end itself takes the launcher's descriptor, so this maps the page once more.
+StreamMarks::StreamMarks(const StageEndpoint& end) {
+  for (const auto& link : end.links) {
+    const int copy = ::fcntl(link.metrics_descriptor, F_DUPFD_CLOEXEC, kBehindStandardStreams);
+    if (copy < 0) continue;
+    if (auto page = Metrics::adopt(copy, true)) pages_.push_back(std::move(*page));
+  }
+}
+
+void StreamMarks::ended() noexcept {
+  for (const Metrics& page : pages_) page.meter()->ended();
+}
+
+void StreamMarks::left() noexcept {
+  if (!fork_guard_.is_this()) return;
+  for (const Metrics& page : pages_) page.meter()->left();
+}
+
+void StreamMarks::broken() noexcept {
+  for (const Metrics& page : pages_) page.meter()->broken();
+}
+
+namespace {
+
+constexpr int kFirstFreeNumber = 3;  // 0 to 2 are the standard streams
+
+// /dev/null holds the place of a descriptor that was taken.
+bool is_place_holder(int descriptor) {
+  struct stat facts{};
+  return ::fstat(descriptor, &facts) == 0 && S_ISCHR(facts.st_mode) &&
+         facts.st_rdev == makedev(1, 3);
+}
+
+}  // namespace
+
+Result<Fd> take_inherited(int number, std::string_view what) {
+  if (is_place_holder(number))
+    return fail(Code::already_exists, fmt::format("{}: this process has opened it before", what),
+                "open each end of a stage once");
+  Fd taken(::fcntl(number, F_DUPFD_CLOEXEC, kFirstFreeNumber));
+  if (!taken)
+    return fail(Code::not_found,
+                fmt::format("{}: descriptor {} is not open in this process", what, number),
+                "a program between this one and `gantry run` closed it");
+  const Fd null(::open("/dev/null", O_RDWR | O_CLOEXEC));
+  if (!null || ::dup3(null.get(), number, O_CLOEXEC) < 0) return fail_errno(what);
+  return taken;
 }
 
 }  // namespace gantry

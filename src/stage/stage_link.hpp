@@ -4,7 +4,9 @@
 #include <memory>
 #include <vector>
 
+#include "base/fd.hpp"
 #include "base/fork.hpp"
+#include "base/result.hpp"
 #include "channel/wire/meter.hpp"
 
 namespace gantry {
@@ -79,5 +81,10 @@ using OutputImpl = std::unique_ptr<StageOutput::Impl>;
 void count_received(Meter& meter, Bytes bytes, std::uint64_t sent, std::uint64_t asked);
 /// Counts a sent payload; the kernel's copy is inside the receiver's hand-off.
 void count_sent(Meter& meter, Bytes bytes);
+
+/// Takes over the inherited descriptor `number` under another number, which no child inherits. The
+/// old number stays occupied, so that it never comes to mean something else: taking it twice is
+/// `already_exists`. `not_found` when it is not open. `what` names it in errors.
+[[nodiscard]] Result<Fd> take_inherited(int number, std::string_view what);
 
 }  // namespace gantry

@@ -3,9 +3,11 @@
 // An output that converts has its `as` behind the links: ...ADDRESS@METRICS:AS. "1" is the version.
 // Names and addresses have %XX for all but letters, digits and "._-/".
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstdlib>
 #include <gantry/run/launch.hpp>
+#include <gantry/run/stage.hpp>
 #include <limits>
 
 #include "base/result.hpp"
@@ -162,6 +164,40 @@ Result<std::vector<StageEndpoint>> own_stage_endpoints() {
   const char* text = std::getenv(kStageEndpointsVariable);
   if (text == nullptr) return std::vector<StageEndpoint>{};
   return decode_stage_endpoints(text);
+}
+
+namespace {
+
+struct TransportFacts {
+  Transport transport;
+  std::string_view name;
+  std::string_view runs_on;
+};
+
+constexpr std::array kTransports{
+    TransportFacts{Transport::gantry, "gantry", "shared memory, no copy on receipt"},
+    TransportFacts{Transport::pipe, "pipe", "the kernel copies in and out"}};
+
+}  // namespace
+
+std::string_view to_string(Transport transport) noexcept {
+  const auto* const facts = std::ranges::find(kTransports, transport, &TransportFacts::transport);
+  return facts == kTransports.end() ? "?" : facts->name;
+}
+
+Result<Transport> parse_transport(std::string_view text) {
+  const auto* const facts = std::ranges::find(kTransports, text, &TransportFacts::name);
+  if (facts != kTransports.end()) return facts->transport;
+  return fail(Code::invalid_argument,
+              fmt::format("transport '{}': there is none of that name", text),
+              "the transports are gantry and pipe");
+}
+
+std::vector<EngineStatus> transports() {
+  std::vector<EngineStatus> statuses;
+  for (const auto& facts : kTransports)
+    statuses.push_back({std::string(facts.name), true, std::string(facts.runs_on), {}});
+  return statuses;
 }
 
 }  // namespace gantry

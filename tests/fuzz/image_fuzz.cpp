@@ -13,7 +13,6 @@
 #include "base/fd.hpp"
 #include "engine/codec/codec.hpp"
 #include "fuzz/input.hpp"
-#include "image/format.hpp"
 #include "image/tables.hpp"
 
 namespace {

@@ -4,9 +4,10 @@
 #include <bit>
 #include <cstring>
 
+#include "base/assert.hpp"
 #include "base/crc32c.hpp"
 #include "base/result.hpp"
-#include "engine/codec/planes.hpp"
+#include "engine/shape/planes.hpp"
 
 namespace gantry {
 
@@ -57,6 +58,38 @@ Result<std::uint32_t> decode_plain(ConstByteSpan stored, ByteSpan raw) {
   if (stored.size() == raw.size()) return copy_and_sum(stored, raw);
   return fail(Code::invalid_argument,
               fmt::format("{} bytes are stored of {}, unpacked", stored.size(), raw.size()));
+}
+
+// What has numbers of 2 bytes is taken for u16, of 4 for i32: the bits, and the bits with the sign
+// inverted, whatever the numbers are. Nothing if there is no whole number.
+std::optional<shape::PlaneLayout> layout_of(unsigned plane_bytes, Bytes bytes) noexcept {
+  if (bytes < plane_bytes) return std::nullopt;
+  const auto layout = shape::PlaneLayout::make(
+      plane_bytes == 2 ? shape::Element::u16 : shape::Element::i32,
+      static_cast<std::int64_t>(bytes / plane_bytes), {.unit = Planes::Unit::bytes});
+  if (!layout) return std::nullopt;
+  return *layout;
+}
+
+void copy_rest(Bytes from_byte, ConstByteSpan from, ByteSpan to) noexcept {
+  if (from_byte < from.size())
+    std::memcpy(to.data() + from_byte, from.data() + from_byte, from.size() - from_byte);
+}
+
+// All numbers of a frame in planes, then the bytes that make no whole number as they are.
+// `plane_bytes` is 2 or 4. `to` is as long as `from`; they do not overlap.
+void split_frame(unsigned plane_bytes, ConstByteSpan from, ByteSpan to) noexcept {
+  const auto layout = layout_of(plane_bytes, from.size());
+  const Bytes whole = layout ? layout->bytes() : 0;
+  if (layout) shape::make_planes(*layout, to.data(), 0, whole, from.data());
+  copy_rest(whole, from, to);
+}
+
+void join_frame(unsigned plane_bytes, ConstByteSpan from, ByteSpan to) noexcept {
+  const auto layout = layout_of(plane_bytes, from.size());
+  const Bytes whole = layout ? layout->bytes() : 0;
+  if (layout) shape::join_planes(*layout, to.data(), 0, whole, from.data());
+  copy_rest(whole, from, to);
 }
 
 }  // namespace
@@ -116,6 +149,7 @@ Result<void> Decoder::decode_frame(Coding coding, ConstByteSpan stored, ByteSpan
     std::memcpy(raw.data(), stored.data(), raw.size());
     return {};
   }
+  GANTRY_DEBUG_ASSERT(coding.codec != Codec::none);
   GANTRY_ASSIGN(FrameCodec* const frames, codec_for(coding.codec));
   const bool is_split = coding.plane_bytes > 1;
   if (is_split && !planes_) planes_ = std::make_unique<std::byte[]>(kMostFrameBytes);
@@ -157,6 +191,8 @@ Result<Encoder> Encoder::make(Codec codec, int level) {
 }
 
 std::optional<Bytes> Encoder::encode(Coding how, ConstByteSpan raw, ByteSpan into) {
+  GANTRY_DEBUG_ASSERT(!raw.empty());
+  GANTRY_DEBUG_ASSERT(how.codec == codec_);
   const std::size_t frames = frames_of(how, raw.size());
   Bytes at = head_bytes(how, raw.size());
   if (at >= into.size()) return std::nullopt;

@@ -1,9 +1,16 @@
 // Which of the compiled kinds of vectors this CPU has: the run-time part of Highway, whose library
 // has it together with a measurement of the clock that takes 6 ms of each process that loads it.
 // Weak: a program that is linked to that library, too, has its functions.
+#include <hwy/cache_control.h>
 #include <hwy/targets.h>
 
 #include <atomic>
+
+#include "engine/shape/rows.hpp"
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 namespace hwy {
 namespace {
@@ -62,3 +69,41 @@ std::int64_t find_targets() noexcept {
 }
 
 }  // namespace hwy
+
+namespace gantry::shape {
+namespace {
+
+#if defined(__x86_64__)
+constexpr unsigned kDefault = 0x1f80;  // exceptions masked, to nearest, neither FTZ nor DAZ
+unsigned mode() noexcept {
+  return _mm_getcsr();
+}
+void set_mode(unsigned mode) noexcept {
+  _mm_setcsr(mode);
+}
+#elif defined(__aarch64__)
+constexpr unsigned kDefault = 0;  // FPCR: to nearest, no flushing, no default NaN
+unsigned mode() noexcept {
+  unsigned long mode = 0;
+  asm volatile("mrs %0, fpcr" : "=r"(mode));
+  return static_cast<unsigned>(mode);
+}
+void set_mode(unsigned mode) noexcept {
+  asm volatile("msr fpcr, %0" ::"r"(static_cast<unsigned long>(mode)) : "memory");
+}
+#else
+#error "How does a thread set its floating-point mode here?"
+#endif
+
+}  // namespace
+
+FloatMode::FloatMode() noexcept : before_(mode()) {
+  if (before_ != kDefault) set_mode(kDefault);
+}
+
+FloatMode::~FloatMode() {
+  hwy::FlushStream();
+  if (before_ != kDefault) set_mode(before_);
+}
+
+}  // namespace gantry::shape

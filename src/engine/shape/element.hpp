@@ -31,6 +31,7 @@ struct ElementFacts {
   double largest;   ///< The largest finite value.
   double least;     ///< The most negative one.
   unsigned digits;  ///< Binary digits of the significand; of a whole number: of its magnitude.
+  int exponent;     ///< Of the least positive number, a power of two.
 };
 [[nodiscard]] const ElementFacts& facts_of(Element element) noexcept;
 /// Nothing if no reshape knows the type; groups are no elements.

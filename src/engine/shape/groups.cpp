@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <limits>
 #include <type_traits>
 
 #include "engine/shape/rows.hpp"
@@ -15,11 +16,44 @@
 #include <hwy/foreach_target.h>  // must come before highway.h
 #include <hwy/highway.h>
 
-#include "engine/shape/group_codecs.hpp"
+#include "engine/shape/row_codecs.hpp"
 
 HWY_BEFORE_NAMESPACE();
 namespace gantry::shape::HWY_NAMESPACE {
 namespace {
+
+constexpr std::size_t kAtOnce = 32;  // groups whose scales are made in one go; a multiple of kLanes
+
+/// How numbers of a group's elements are made and read. With a zero point their codes
+/// are those from kLeast to kMost.
+template <class CodecOf, bool kFloatOf, int kLeastOf, int kMostOf, int kExponentOf,
+          unsigned kBitsOf>
+struct Numbers {
+  using Codec = CodecOf;
+  static constexpr bool kFloat = kFloatOf;
+  static constexpr bool kSigned = kLeastOf < 0;
+  static constexpr bool kSaturates = kFloatOf && kMostOf < 1000;  // the element by itself
+  static constexpr int kLeast = kLeastOf;
+  static constexpr int kMost = kMostOf;
+  static constexpr int kExponent = kExponentOf;  // of the largest
+  static constexpr unsigned kBits = kBitsOf;
+};
+using GroupI8 = Numbers<I8, false, -128, 127, 0, 8>;
+using GroupU8 = Numbers<U8, false, 0, 255, 0, 8>;
+using GroupI4 = Numbers<I4, false, -8, 7, 0, 4>;
+using GroupU4 = Numbers<U4, false, 0, 15, 0, 4>;
+using GroupE4m3fn = Numbers<E4m3fn, true, -448, 448, 8, 8>;
+using GroupE5m2 = Numbers<E5m2, true, -57344, 57344, 15, 8>;
+using GroupE2m1 = Numbers<E2m1, true, -6, 6, 2, 4>;
+
+HWY_INLINE Float all_of(float value) {
+  return hn::Set(Floats(), value);
+}
+
+/// The power of two that an e8m0 stands for: 2^-127 is none of the normal floats.
+HWY_INLINE Float of_e8m0(Word code) {
+  return float_of(choose(greater(set(1), code), set(0x400000), hn::ShiftLeft<23>(code)));
+}
 
 /// What is known of some groups, one entry a group.
 struct Scales {
@@ -305,34 +339,125 @@ void put_all(std::byte* to, const Groups& groups, const float* source, std::size
   put(std::size_t{groups.size});
 }
 
-// ---- which --------------------------------------------------------------------------------------
+// ---- numbers to floats --------------------------------------------------------------------------
+
+constexpr std::size_t kMostNumbers = 128;  // of a group
+
+HWY_NOINLINE void read_scales(float* scales, const Groups& groups, const std::byte* source,
+                              std::size_t count) {
+  alignas(64) std::array<std::uint32_t, kAtOnce> codes{};
+  const std::size_t bytes = bytes_of(groups);  // more than a word's
+  const std::uint32_t mask = groups.scale == Groups::Scale::f32    ? 0xffffffffu
+                             : groups.scale == Groups::Scale::e8m0 ? 0xffu
+                                                                   : 0xffffu;
+  for (std::size_t i = 0; i < count; ++i) std::memcpy(&codes[i], source + i * bytes, 4);
+  for (std::size_t i = 0; i < kAtOnce; i += kLanes) {
+    const Word code = hn::And(hn::Load(Words(), codes.data() + i), set(mask));
+    Float value = float_of(code);
+    if (groups.scale == Groups::Scale::f16) value = decode<F16Format>(code);
+    if (groups.scale == Groups::Scale::bf16) value = float_of(hn::ShiftLeft<16>(code));
+    if (groups.scale == Groups::Scale::e8m0)
+      value = float_of(choose(greater(code, set(254)), set(kQuietNan), bits_of(of_e8m0(code))));
+    hn::StoreU(value, Floats(), scales + i);
+  }
+}
+
+/// `sign`: the bit of a number that is copied to those above it; 0: none.
+HWY_INLINE void unpack_codes(std::byte* codes, const std::byte* packed, std::size_t size,
+                             std::uint16_t sign) {
+  const hn::CappedTag<std::uint16_t, 16> pairs;
+  const hn::Rebind<std::uint8_t, decltype(pairs)> bytes;
+  const auto signs = hn::Set(pairs, static_cast<std::uint16_t>(sign * 0x101));
+  for (std::size_t i = 0; i < size / 2; i += hn::MaxLanes(pairs)) {
+    const auto both =
+        hn::PromoteTo(pairs, hn::LoadU(bytes, reinterpret_cast<const std::uint8_t*>(packed) + i));
+    const auto low = hn::And(both, hn::Set(pairs, 0x0f));
+    const auto high = hn::ShiftLeft<4>(hn::And(both, hn::Set(pairs, 0xf0)));
+    const auto code = hn::Or(low, high);
+    const auto above = hn::Mul(hn::And(code, signs), hn::Set(pairs, 0x1e));
+    hn::StoreU(hn::Or(code, above), pairs, reinterpret_cast<std::uint16_t*>(codes) + i);
+  }
+}
+
+/// Beyond the largest float: that one.
+HWY_INLINE Float finite_or_nan(Float value) {
+  constexpr float kLargest = std::numeric_limits<float>::max();
+  const Float bounded = hn::Min(hn::Max(value, all_of(-kLargest)), all_of(kLargest));
+  return hn::IfThenElse(hn::Eq(value, value), bounded, float_of(set(kQuietNan)));
+}
 
 template <class N>
-void put_whole(std::byte* to, const Groups& groups, const float* source, std::size_t count) {
-  if (groups.zero_point) return put_all<N, true>(to, groups, source, count);
-  put_all<N, false>(to, groups, source, count);
+HWY_INLINE void get_group(float* to, const std::byte* source, std::size_t size, float scale,
+                          float zero) {
+  alignas(64) std::array<std::byte, kMostNumbers> codes;  // NOLINT: written before it is read
+  if constexpr (N::kBits == 4) {
+    unpack_codes(codes.data(), source, size, N::kSigned && !N::kFloat ? 8 : 0);
+    source = codes.data();
+  }
+  for (std::size_t i = 0; i < size; i += kLanes) {
+    const Float number = hn::Sub(N::Codec::get(source + i), all_of(zero));
+    hn::StoreU(finite_or_nan(hn::Mul(number, all_of(scale))), Floats(), to + i);
+  }
+}
+
+template <class N>
+HWY_INLINE float zero_of(const std::byte* at) {
+  const auto code = std::to_integer<std::uint8_t>(*at);
+  return N::kSigned ? static_cast<std::int8_t>(code) : code;
+}
+
+template <class N>
+void get_all(float* to, const Groups& groups, const std::byte* source, std::size_t count) {
+  const std::size_t bytes = bytes_of(groups);
+  const std::size_t zero_bytes = groups.zero_point ? 1 : 0;
+  const std::size_t scale_bytes = bytes - zero_bytes - groups.size * N::kBits / 8;
+  alignas(64) std::array<float, kAtOnce> scales;  // NOLINT: written before it is read
+  for (std::size_t i = 0; i < count; ++i, to += groups.size, source += bytes) {
+    if (i % kAtOnce == 0) read_scales(scales.data(), groups, source, std::min(kAtOnce, count - i));
+    const float zero = groups.zero_point ? zero_of<N>(source + scale_bytes) : 0;
+    get_group<N>(to, source + scale_bytes + zero_bytes, groups.size, scales[i % kAtOnce], zero);
+  }
+}
+
+// ---- which --------------------------------------------------------------------------------------
+
+/// Calls `use` with the numbers of groups of that element.
+template <class Use>
+HWY_INLINE void with_numbers(Element element, Use use) {
+  switch (element) {
+    case Element::i8:
+      return use(GroupI8());
+    case Element::u8:
+      return use(GroupU8());
+    case Element::i4:
+      return use(GroupI4());
+    case Element::u4:
+      return use(GroupU4());
+    case Element::e4m3fn:
+      return use(GroupE4m3fn());
+    case Element::e5m2:
+      return use(GroupE5m2());
+    case Element::e2m1:
+      return use(GroupE2m1());
+    default:
+      return;  // no groups of these
+  }
 }
 
 void PutGroups(std::byte* to, Element element, const Groups& groups, const float* source,
                std::size_t count) {
-  switch (element) {
-    case Element::i8:
-      return put_whole<GroupI8>(to, groups, source, count);
-    case Element::u8:
-      return put_whole<GroupU8>(to, groups, source, count);
-    case Element::i4:
-      return put_whole<GroupI4>(to, groups, source, count);
-    case Element::u4:
-      return put_whole<GroupU4>(to, groups, source, count);
-    case Element::e4m3fn:
-      return put_all<GroupE4m3fn, false>(to, groups, source, count);
-    case Element::e5m2:
-      return put_all<GroupE5m2, false>(to, groups, source, count);
-    case Element::e2m1:
-      return put_all<GroupE2m1, false>(to, groups, source, count);
-    default:
-      return;  // no groups of these
-  }
+  with_numbers(element, [&](auto numbers) HWY_ATTR {
+    using N = decltype(numbers);
+    if constexpr (!N::kFloat)
+      if (groups.zero_point) return put_all<N, true>(to, groups, source, count);
+    put_all<N, false>(to, groups, source, count);
+  });
+}
+
+void GetGroups(float* to, Element element, const Groups& groups, const std::byte* source,
+               std::size_t count) {
+  with_numbers(element, [&](auto numbers)
+                            HWY_ATTR { get_all<decltype(numbers)>(to, groups, source, count); });
 }
 
 }  // namespace
@@ -344,6 +469,7 @@ namespace gantry::shape {
 namespace {
 
 HWY_EXPORT(PutGroups);
+HWY_EXPORT(GetGroups);
 
 }  // namespace
 
@@ -351,6 +477,12 @@ void floats_to_groups(std::byte* destination, const Groups& groups, const float*
                       std::size_t count) noexcept {
   if (const std::optional<Element> element = element_of(groups.element))
     HWY_DYNAMIC_DISPATCH(PutGroups)(destination, *element, groups, source, count);
+}
+
+void groups_to_floats(float* to, const Groups& groups, const std::byte* source,
+                      std::size_t count) noexcept {
+  if (const std::optional<Element> element = element_of(groups.element))
+    HWY_DYNAMIC_DISPATCH(GetGroups)(to, *element, groups, source, count);
 }
 
 }  // namespace gantry::shape

@@ -60,18 +60,26 @@ HWY_INLINE void gather_elements(std::byte* to, const std::byte* from, std::size_
   each<T>(to, from, step, count);
 }
 
-void Gather(std::byte* to, const std::byte* from, std::size_t step, std::size_t count,
-            unsigned element_bytes) {
+/// Calls `use` with a whole number of that many bytes.
+template <class Use>
+HWY_INLINE void with_bytes(unsigned element_bytes, Use use) {
   switch (element_bytes) {
     case 1:
-      return gather_elements<std::uint8_t>(to, from, step, count);
+      return use(std::uint8_t());
     case 2:
-      return gather_elements<std::uint16_t>(to, from, step, count);
+      return use(std::uint16_t());
     case 4:
-      return gather_elements<std::uint32_t>(to, from, step, count);
+      return use(std::uint32_t());
     default:
-      return gather_elements<std::uint64_t>(to, from, step, count);
+      return use(std::uint64_t());
   }
+}
+
+void Gather(std::byte* to, const std::byte* from, std::size_t step, std::size_t count,
+            unsigned element_bytes) {
+  with_bytes(element_bytes, [&](auto element) HWY_ATTR {
+    gather_elements<decltype(element)>(to, from, step, count);
+  });
 }
 
 // ---- streams between each other -----------------------------------------------------------------
@@ -120,16 +128,9 @@ HWY_INLINE void interleave_elements(std::byte* to, const std::byte* const* sourc
 
 void Interleave(std::byte* to, const std::byte* const* sources, unsigned streams, std::size_t count,
                 unsigned element_bytes) {
-  switch (element_bytes) {
-    case 1:
-      return interleave_elements<std::uint8_t>(to, sources, streams, count);
-    case 2:
-      return interleave_elements<std::uint16_t>(to, sources, streams, count);
-    case 4:
-      return interleave_elements<std::uint32_t>(to, sources, streams, count);
-    default:
-      return interleave_elements<std::uint64_t>(to, sources, streams, count);
-  }
+  with_bytes(element_bytes, [&](auto element) HWY_ATTR {
+    interleave_elements<decltype(element)>(to, sources, streams, count);
+  });
 }
 
 // ---- two numbers a byte -------------------------------------------------------------------------

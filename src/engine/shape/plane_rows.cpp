@@ -1,4 +1,4 @@
-#include "engine/shape/plane_rows.hpp"
+#include "engine/shape/planes.hpp"
 
 #include <algorithm>
 #include <cstring>
@@ -133,45 +133,37 @@ CodeRange range(const PlaneCoding& coding, const std::byte* elements, std::size_
   return CodeRange{least, largest};
 }
 
-void SplitBytes(const PlaneCoding& coding, std::byte* to, unsigned first, unsigned last,
-                const std::byte* elements, std::size_t count) {
+/// Calls `use` with a code of that many bytes.
+template <class Use>
+HWY_INLINE auto with_code(const PlaneCoding& coding, Use use) {
   switch (coding.element_bytes) {
     case 1:
-      return split_rows<std::uint8_t>(coding, to, first, last, elements, count);
+      return use(std::uint8_t());
     case 2:
-      return split_rows<std::uint16_t>(coding, to, first, last, elements, count);
+      return use(std::uint16_t());
     case 4:
-      return split_rows<std::uint32_t>(coding, to, first, last, elements, count);
+      return use(std::uint32_t());
     default:
-      return split_rows<std::uint64_t>(coding, to, first, last, elements, count);
+      return use(std::uint64_t());
   }
+}
+
+void SplitBytes(const PlaneCoding& coding, std::byte* to, unsigned first, unsigned last,
+                const std::byte* elements, std::size_t count) {
+  with_code(coding, [&](auto code) HWY_ATTR {
+    split_rows<decltype(code)>(coding, to, first, last, elements, count);
+  });
 }
 
 void JoinBytes(const PlaneCoding& coding, std::byte* elements, const std::byte* const* rows,
                std::size_t count) {
-  switch (coding.element_bytes) {
-    case 1:
-      return join(Coder<std::uint8_t>(coding), elements, rows, count);
-    case 2:
-      return join(Coder<std::uint16_t>(coding), elements, rows, count);
-    case 4:
-      return join(Coder<std::uint32_t>(coding), elements, rows, count);
-    default:
-      return join(Coder<std::uint64_t>(coding), elements, rows, count);
-  }
+  with_code(coding, [&](auto code)
+                        HWY_ATTR { join(Coder<decltype(code)>(coding), elements, rows, count); });
 }
 
 CodeRange RangeOf(const PlaneCoding& coding, const std::byte* elements, std::size_t count) {
-  switch (coding.element_bytes) {
-    case 1:
-      return range<std::uint8_t>(coding, elements, count);
-    case 2:
-      return range<std::uint16_t>(coding, elements, count);
-    case 4:
-      return range<std::uint32_t>(coding, elements, count);
-    default:
-      return range<std::uint64_t>(coding, elements, count);
-  }
+  return with_code(
+      coding, [&](auto code) HWY_ATTR { return range<decltype(code)>(coding, elements, count); });
 }
 
 }  // namespace

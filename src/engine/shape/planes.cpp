@@ -4,7 +4,6 @@
 #include <cstring>
 
 #include "base/result.hpp"
-#include "engine/shape/plane_rows.hpp"
 
 namespace gantry::shape {
 namespace {

@@ -1,32 +1,12 @@
 #include "engine/shape/reshape_error.hpp"
 
+#include <array>
+
 #include "base/result.hpp"
 #include "engine/shape/element.hpp"
 
 namespace gantry::shape {
 namespace {
-
-// Exponent of the least positive number.
-int least_exponent(Element element) noexcept {
-  switch (element) {
-    case Element::f16:
-      return -24;
-    case Element::bf16:
-      return -133;
-    case Element::f32:
-      return -149;
-    case Element::f64:
-      return -1074;
-    case Element::e4m3fn:
-      return -9;
-    case Element::e5m2:
-      return -16;
-    case Element::e2m1:
-      return -1;
-    default:
-      return 0;
-  }
-}
 
 // Groups without a scale's rounding: their numbers times it are exact in f32, but for f32 scales.
 bool is_exact_in_f32(const Groups& groups) noexcept {
@@ -51,7 +31,7 @@ ReshapeError between(Element to, Element from) noexcept {
   const ElementFacts &into = facts_of(to), &of = facts_of(from);
   const bool saturates = of.largest > into.largest || of.least < into.least ||
                          (of.is_float && !into.is_float);  // infinities, NaN
-  const bool fine = least_exponent(from) >= least_exponent(to) && (into.is_float || !of.is_float);
+  const bool fine = of.exponent >= into.exponent && (into.is_float || !of.is_float);
   // A whole number needs digits of a float, but none of another whole number that holds it.
   const bool digits = into.digits >= of.digits || !into.is_float;
   if (fine && digits) return {ReshapeError::Kind::exact, 0, saturates};
@@ -88,15 +68,9 @@ std::string ReshapeError::text() const {
 }
 
 std::string_view to_string(ReshapeClass kind) noexcept {
-  switch (kind) {
-    case ReshapeClass::narrowing:
-      return "narrowing";
-    case ReshapeClass::widening:
-      return "widening";
-    case ReshapeClass::permuting:
-      return "permuting";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 3> kNames{"narrowing", "widening", "permuting"};
+  const auto index = static_cast<std::size_t>(kind);
+  return index < kNames.size() ? kNames[index] : "unknown";
 }
 
 }  // namespace gantry

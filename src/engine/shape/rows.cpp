@@ -2,9 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstring>
-
-#include "engine/shape/wide_rows.hpp"
 
 // Highway compiles the part between HWY_BEFORE_NAMESPACE and HWY_AFTER_NAMESPACE once for each kind
 // of CPU, by including this file again, and picks at run time.
@@ -86,68 +85,24 @@ void CopyLines(std::byte* to, const std::byte* from, std::size_t bytes) {
     hn::Stream(hn::LoadU(vectors, source + at), vectors, destination + at);
 }
 
+// In the order of Element; f32 and f64 are the caller's.
+using Row = void (*)(std::byte*, const std::byte*, std::size_t, bool);
+constexpr std::array<Row, kElements> kToFloats{
+    row<U8, F32>,   row<I8, F32>,   row<U16, F32>, row<I16, F32>, row<I32, F32>,
+    row<F16, F32>,  row<Bf16, F32>, nullptr,       nullptr,       row<E4m3fn, F32>,
+    row<E5m2, F32>, row<U8, F32>,   row<I8, F32>,  row<E2m1, F32>};
+constexpr std::array<Row, kElements> kFromFloats{
+    row<F32, U8>,   row<F32, I8>,   row<F32, U16>, row<F32, I16>, row<F32, I32>,
+    row<F32, F16>,  row<F32, Bf16>, nullptr,       nullptr,       row<F32, E4m3fn>,
+    row<F32, E5m2>, row<F32, U4>,   row<F32, I4>,  row<F32, E2m1>};
+
 void ToFloats(std::byte* to, Element from, const std::byte* source, std::size_t count,
               bool streaming) {
-  switch (from) {
-    case Element::u8:
-    case Element::u4:
-      return row<U8, F32>(to, source, count, streaming);
-    case Element::i8:
-    case Element::i4:
-      return row<I8, F32>(to, source, count, streaming);
-    case Element::u16:
-      return row<U16, F32>(to, source, count, streaming);
-    case Element::i16:
-      return row<I16, F32>(to, source, count, streaming);
-    case Element::f16:
-      return row<F16, F32>(to, source, count, streaming);
-    case Element::bf16:
-      return row<Bf16, F32>(to, source, count, streaming);
-    case Element::e4m3fn:
-      return row<E4m3fn, F32>(to, source, count, streaming);
-    case Element::e5m2:
-      return row<E5m2, F32>(to, source, count, streaming);
-    case Element::e2m1:
-      return row<E2m1, F32>(to, source, count, streaming);
-    case Element::i32:
-      return row<I32, F32>(to, source, count, streaming);
-    case Element::f32:
-    case Element::f64:
-      break;  // the caller's
-  }
+  kToFloats[static_cast<std::size_t>(from)](to, source, count, streaming);
 }
-
 void FromFloats(Element to, std::byte* destination, const std::byte* source, std::size_t count,
                 bool streaming) {
-  switch (to) {
-    case Element::u8:
-      return row<F32, U8>(destination, source, count, streaming);
-    case Element::i8:
-      return row<F32, I8>(destination, source, count, streaming);
-    case Element::u16:
-      return row<F32, U16>(destination, source, count, streaming);
-    case Element::i16:
-      return row<F32, I16>(destination, source, count, streaming);
-    case Element::f16:
-      return row<F32, F16>(destination, source, count, streaming);
-    case Element::bf16:
-      return row<F32, Bf16>(destination, source, count, streaming);
-    case Element::e4m3fn:
-      return row<F32, E4m3fn>(destination, source, count, streaming);
-    case Element::e5m2:
-      return row<F32, E5m2>(destination, source, count, streaming);
-    case Element::u4:
-      return row<F32, U4>(destination, source, count, streaming);
-    case Element::i4:
-      return row<F32, I4>(destination, source, count, streaming);
-    case Element::e2m1:
-      return row<F32, E2m1>(destination, source, count, streaming);
-    case Element::i32:
-      return row<F32, I32>(destination, source, count, streaming);
-    case Element::f32:
-    case Element::f64:
-      break;  // the caller's
-  }
+  kFromFloats[static_cast<std::size_t>(to)](destination, source, count, streaming);
 }
 
 // The pairs without a float at either end that are converted in registers.
@@ -166,6 +121,152 @@ bool Fused(Element to, std::byte* destination, Element from, const std::byte* so
   return true;
 }
 
+// ---- bytes to scaled floats
+// ----------------------------------------------------------------------
+
+/// value * scale + offset, each rounded.
+struct Scaling {
+  Float scale, offset;
+  HWY_INLINE Float of(const std::byte* at) const {
+    return hn::Add(hn::Mul(U8::get(at), scale), offset);
+  }
+};
+
+template <bool kStreaming>
+HWY_INLINE std::size_t whole_vectors(std::byte* to, const std::byte* from, std::size_t count,
+                                     const Scaling& scaling) {
+  std::size_t i = 0;
+  for (; i + kLanes <= count; i += kLanes)
+    store<float, kStreaming>(scaling.of(from + i), to + i * sizeof(float));
+  return i;
+}
+
+// The last ones by way of a whole vector.
+HWY_INLINE void row(std::byte* to, const std::byte* from, std::size_t count,
+                    const Scaling& scaling) {
+  const std::size_t done = whole_vectors<false>(to, from, count, scaling);
+  if (done == count) return;
+  std::array<std::byte, kLanes> source{};
+  std::array<std::byte, kLanes * sizeof(float)> made;  // NOLINT: written before it is read
+  std::memcpy(source.data(), from + done, count - done);
+  store<float, false>(scaling.of(source.data()), made.data());
+  std::memcpy(to + done * sizeof(float), made.data(), (count - done) * sizeof(float));
+}
+
+void ScaledFloats(std::byte* to, const std::byte* from, std::size_t count, float scale,
+                  float offset, bool streaming) {
+  const Scaling scaling{hn::Set(Floats(), scale), hn::Set(Floats(), offset)};
+  const std::size_t before =
+      -reinterpret_cast<std::uintptr_t>(to) % std::size_t{64};  // of the first line
+  std::size_t done = 0;
+  if (streaming && before % sizeof(float) == 0) {
+    done = std::min(count, before / sizeof(float));
+    row(to, from, done, scaling);
+    const std::size_t lines =
+        (count - done) * sizeof(float) / std::size_t{64} * std::size_t{64} / sizeof(float);
+    done += whole_vectors<true>(to + done * sizeof(float), from + done, lines, scaling);
+  }
+  row(to + done * sizeof(float), from + done, count - done, scaling);
+}
+
+// ---- doubles: plain loops, of which the compiler makes vectors
+// -----------------------------------
+
+template <class T>
+HWY_INLINE T read(const std::byte* at) {
+  T value;
+  std::memcpy(&value, at, sizeof value);
+  return value;
+}
+template <class T>
+HWY_INLINE void write(std::byte* at, T value) {
+  std::memcpy(at, &value, sizeof value);
+}
+
+/// Towards 0 if it has to be rounded, and then with the last bit set. Beyond the largest float:
+/// that one.
+HWY_INLINE float to_odd(double value) {
+  const float nearest = static_cast<float>(value);
+  const double back = static_cast<double>(nearest);
+  const double magnitude = value < 0 ? -value : value, backs = back < 0 ? -back : back;
+  const std::uint32_t bits = std::bit_cast<std::uint32_t>(nearest);
+  const std::uint32_t toward_zero = backs > magnitude ? bits - 1 : bits;
+  const std::uint32_t inexact = backs > magnitude || backs < magnitude ? 1 : 0;
+  return std::bit_cast<float>(toward_zero | inexact);
+}
+
+/// To nearest even; NaN becomes 0.
+HWY_INLINE std::int32_t whole(double value) {
+  constexpr double kMagic = 0x1.8p52;  // the sum's last digit is 1
+  value = value == value ? value : 0;
+  value = value < -2147483648.0 ? -2147483648.0 : value;
+  value = value > 2147483647.0 ? 2147483647.0 : value;
+  return static_cast<std::int32_t>(std::bit_cast<std::uint64_t>(value + kMagic));
+}
+
+template <class From, class To, class Each>
+HWY_INLINE void loop(std::byte* to, const std::byte* from, std::size_t count, Each each) {
+  for (std::size_t i = 0; i < count; ++i)
+    write<To>(to + i * sizeof(To), each(read<From>(from + i * sizeof(From))));
+}
+
+void NarrowWide(std::byte* to, Element from, const std::byte* source, std::size_t count,
+                Narrowing narrowing) {
+  if (from == Element::i32)
+    loop<std::int32_t, float>(to, source, count, [](std::int32_t value) { return to_odd(value); });
+  else if (narrowing == Narrowing::odd)
+    loop<double, float>(to, source, count, [](double value) { return to_odd(value); });
+  else
+    loop<double, float>(to, source, count, [](double value) { return static_cast<float>(value); });
+}
+
+void Widen(std::byte* destination, const std::byte* source, std::size_t count) {
+  loop<float, double>(destination, source, count,
+                      [](float value) { return static_cast<double>(value); });
+}
+
+void WholeToDoubles(std::byte* to, const std::byte* source, std::size_t count) {
+  loop<std::int32_t, double>(to, source, count,
+                             [](std::int32_t value) { return static_cast<double>(value); });
+}
+void DoublesToWhole(std::byte* to, const std::byte* source, std::size_t count) {
+  loop<double, std::int32_t>(to, source, count, [](double value) { return whole(value); });
+}
+
+/// A NaN becomes the one that every CPU agrees about.
+template <class T>
+HWY_INLINE T scaled(T value, T scale, T offset) {
+  const T product = value * scale;
+  const T sum = product + offset;
+  constexpr T kNan = sizeof(T) == 4 ? static_cast<T>(std::bit_cast<float>(0x7fc00000u))
+                                    : static_cast<T>(std::bit_cast<double>(0x7ff8000000000000u));
+  return sum == sum ? sum : kNan;  // NOLINT(misc-redundant-expression): not so of a NaN
+}
+
+template <class T>
+HWY_INLINE void scale_all(T* values, std::size_t count, T scale, T offset) {
+  for (std::size_t i = 0; i < count; ++i) values[i] = scaled(values[i], scale, offset);
+}
+template <class T>
+HWY_INLINE void scale_each(T* HWY_RESTRICT values, std::size_t count, const T* HWY_RESTRICT scales,
+                           const T* HWY_RESTRICT offsets) {
+  for (std::size_t i = 0; i < count; ++i) values[i] = scaled(values[i], scales[i], offsets[i]);
+}
+
+void ScaleFloats(float* values, std::size_t count, float scale, float offset) {
+  scale_all(values, count, scale, offset);
+}
+void ScaleEachFloat(float* values, std::size_t count, const float* scales, const float* offsets) {
+  scale_each(values, count, scales, offsets);
+}
+void ScaleDoubles(double* values, std::size_t count, double scale, double offset) {
+  scale_all(values, count, scale, offset);
+}
+void ScaleEachDouble(double* values, std::size_t count, const double* scales,
+                     const double* offsets) {
+  scale_each(values, count, scales, offsets);
+}
+
 }  // namespace
 }  // namespace gantry::shape::HWY_NAMESPACE
 HWY_AFTER_NAMESPACE();
@@ -178,6 +279,15 @@ HWY_EXPORT(CopyLines);
 HWY_EXPORT(ToFloats);
 HWY_EXPORT(FromFloats);
 HWY_EXPORT(Fused);
+HWY_EXPORT(ScaledFloats);
+HWY_EXPORT(NarrowWide);
+HWY_EXPORT(Widen);
+HWY_EXPORT(WholeToDoubles);
+HWY_EXPORT(DoublesToWhole);
+HWY_EXPORT(ScaleFloats);
+HWY_EXPORT(ScaleEachFloat);
+HWY_EXPORT(ScaleDoubles);
+HWY_EXPORT(ScaleEachDouble);
 
 constexpr std::size_t kLine = 64;
 constexpr std::size_t kTile = 1024;  // floats that stay in the first-level cache
@@ -203,6 +313,16 @@ void copy(std::byte* to, const std::byte* from, std::size_t bytes, bool streamin
     HWY_DYNAMIC_DISPATCH(CopyLines)(to + head, from + head, done - head);
   }
   std::memcpy(to + done, from + done, bytes - done);
+}
+
+// From i32 or f64 to floats, of any alignment.
+void narrow(std::byte* to, Element from, const std::byte* source, std::size_t count,
+            Narrowing narrowing) noexcept {
+  HWY_DYNAMIC_DISPATCH(NarrowWide)(to, from, source, count, narrowing);
+}
+// From floats, of any alignment, to f64.
+void widen(std::byte* destination, const std::byte* source, std::size_t count) noexcept {
+  HWY_DYNAMIC_DISPATCH(Widen)(destination, source, count);
 }
 
 void through_doubles(Element to, std::byte* destination, Element from, const std::byte* source,
@@ -258,6 +378,41 @@ void convert(Element to, std::byte* destination, Element from, const std::byte* 
     return HWY_DYNAMIC_DISPATCH(FromFloats)(to, destination, source, count, streaming);
   if (!HWY_DYNAMIC_DISPATCH(Fused)(to, destination, from, source, count, streaming))
     through_floats(to, destination, from, source, count, streaming);
+}
+
+void scaled_floats(std::byte* floats, const std::byte* source, std::size_t count, float scale,
+                   float offset, bool streaming) noexcept {
+  HWY_DYNAMIC_DISPATCH(ScaledFloats)(floats, source, count, scale, offset, streaming);
+}
+
+void to_doubles(double* to, Element from, const std::byte* source, std::size_t count) noexcept {
+  if (from == Element::i32)
+    HWY_DYNAMIC_DISPATCH(WholeToDoubles)(reinterpret_cast<std::byte*>(to), source, count);
+  else if (count > 0)
+    std::memcpy(to, source, count * sizeof(double));
+}
+void from_doubles(Element to, std::byte* destination, const double* source,
+                  std::size_t count) noexcept {
+  const auto* from = reinterpret_cast<const std::byte*>(source);
+  if (to == Element::i32)
+    HWY_DYNAMIC_DISPATCH(DoublesToWhole)(destination, from, count);
+  else if (count > 0)
+    std::memcpy(destination, from, count * sizeof(double));
+}
+
+void scale_floats(float* values, std::size_t count, float scale, float offset) noexcept {
+  HWY_DYNAMIC_DISPATCH(ScaleFloats)(values, count, scale, offset);
+}
+void scale_floats(float* values, std::size_t count, const float* scales,
+                  const float* offsets) noexcept {
+  HWY_DYNAMIC_DISPATCH(ScaleEachFloat)(values, count, scales, offsets);
+}
+void scale_doubles(double* values, std::size_t count, double scale, double offset) noexcept {
+  HWY_DYNAMIC_DISPATCH(ScaleDoubles)(values, count, scale, offset);
+}
+void scale_doubles(double* values, std::size_t count, const double* scales,
+                   const double* offsets) noexcept {
+  HWY_DYNAMIC_DISPATCH(ScaleEachDouble)(values, count, scales, offsets);
 }
 
 }  // namespace gantry::shape

@@ -36,6 +36,10 @@ void scale_floats(float* values, std::size_t count, float scale, float offset) n
 /// The same with a scale and an offset for each.
 void scale_floats(float* values, std::size_t count, const float* scales,
                   const float* offsets) noexcept;
+/// What to_floats() of u8 and scale_floats() make in turn. Any alignment, any count. `streaming`:
+/// past the cache, where lines are whole.
+void scaled_floats(std::byte* floats, const std::byte* source, std::size_t count, float scale,
+                   float offset, bool streaming) noexcept;
 /// i32 and f64 only.
 void to_doubles(double* to, Element from, const std::byte* source, std::size_t count) noexcept;
 void from_doubles(Element to, std::byte* destination, const double* source,

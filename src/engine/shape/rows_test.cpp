@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -181,6 +182,125 @@ TEST(FloatModes, BitsDoNotDependOnTheThreadsModeWhichIsAsItWasAfterwards) {
   }
 }
 #endif
+
+// ---- bytes to scaled floats
+
+Raw scaled_one_by_one(const Raw& bytes, float scale, float offset) {
+  Raw made(bytes.size() * sizeof(float));
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    auto value = static_cast<float>(std::to_integer<unsigned>(bytes[i]));
+    reference::scale(&value, scale, offset);
+    std::memcpy(made.data() + i * sizeof value, &value, sizeof value);
+  }
+  return made;
+}
+
+// Whatever the place, so that heads, lines and rests of all lengths are among them.
+TEST(ScaledRows, BytesAreMultipliedThenAddedToWhereverTheyGo) {
+  Raw bytes(300);
+  for (std::size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<std::byte>(i * 7);
+  constexpr float kScale = 1 / (255 * 0.229f), kOffset = -0.485f / 0.229f;
+  const Raw wanted = scaled_one_by_one(bytes, kScale, kOffset);
+  on_every_target([&] {
+    for (const bool streaming : {false, true})
+      for (const std::size_t place : {0, 1, 4, 20, 60, 63})
+        for (std::size_t count = 0; count <= bytes.size(); count += count < 80 ? 1 : 13) {
+          alignas(64) std::array<std::byte, 64 + 300 * sizeof(float) + 64> got;
+          got.fill(std::byte{0xee});
+          scaled_floats(got.data() + place, bytes.data(), count, kScale, kOffset, streaming);
+          ASSERT_EQ(std::memcmp(got.data() + place, wanted.data(), count * sizeof(float)), 0)
+              << count << " at " << place;
+          const auto untouched = [](std::byte byte) { return byte == std::byte{0xee}; };
+          const auto end = got.begin() + static_cast<std::ptrdiff_t>(place + count * sizeof(float));
+          EXPECT_TRUE(std::all_of(got.begin(), got.begin() + static_cast<std::ptrdiff_t>(place),
+                                  untouched) &&
+                      std::all_of(end, got.end(), untouched))
+              << count << " at " << place;
+        }
+  });
+}
+
+// ---- elements that change their places
+
+Raw numbered(std::size_t bytes, unsigned seed) {
+  Raw raw(bytes);
+  std::mt19937 random(seed);
+  for (std::byte& byte : raw) byte = static_cast<std::byte>(random());
+  return raw;
+}
+
+TEST(OrderRows, GatherTakesEveryStepthElementAndReadsNothingBehindTheLast) {
+  Walled walled;
+  for (const unsigned bytes : {1, 2, 4, 8})
+    for (const std::size_t step : {1, 2, 3, 4, 5, 7, 64})
+      on_every_target([&] {
+        for (std::size_t count = 0; count <= 130; ++count) {
+          const std::size_t reach = count == 0 ? 0 : ((count - 1) * step + 1) * bytes;
+          const Raw all = numbered(reach, 1);
+          Raw got(count * bytes + 130, std::byte{0xee}), wanted = got;
+          for (std::size_t i = 0; i < count; ++i)
+            std::memcpy(wanted.data() + 65 + i * bytes, all.data() + i * step * bytes, bytes);
+          gather(got.data() + 65, walled.put(all.data(), reach), step, count, bytes);
+          ASSERT_TRUE(got == wanted) << count << " of " << bytes << " bytes, step " << step;
+        }
+      });
+}
+
+TEST(OrderRows, InterleaveTakesOneOfEachStreamInTurn) {
+  for (const unsigned bytes : {1, 2, 4, 8})
+    for (const unsigned streams : {2, 3, 4})
+      on_every_target([&] {
+        for (std::size_t count = 0; count <= 130; ++count) {
+          std::array<Raw, 4> raw;
+          std::array<const std::byte*, 4> sources{};
+          for (unsigned s = 0; s < streams; ++s) {
+            raw[s] = numbered(count * bytes, s);
+            sources[s] = raw[s].data();
+          }
+          Raw got(count * bytes * streams + 130, std::byte{0xee}), wanted = got;
+          for (std::size_t i = 0; i < count * streams; ++i)
+            std::memcpy(wanted.data() + 65 + i * bytes, sources[i % streams] + i / streams * bytes,
+                        bytes);
+          interleave(got.data() + 65, sources.data(), streams, count, bytes);
+          ASSERT_TRUE(got == wanted) << count << " of " << bytes << " bytes, " << streams;
+        }
+      });
+}
+
+TEST(OrderRows, PackedNumbersBecomeCodesFromAnyPlaceOn) {
+  const Raw packed = numbered(200, 5);
+  for (const Element from : {Element::u4, Element::i4, Element::e2m1})
+    on_every_target([&] {
+      for (std::size_t first = 0; first < 5; ++first)
+        for (std::size_t count = 0; count <= 300; ++count) {
+          Raw got(count + 2, std::byte{0xee}), wanted = got;
+          for (std::size_t i = 0; i < count; ++i) {
+            const auto byte = std::to_integer<int>(packed[(first + i) / 2]);
+            int code = (first + i) % 2 == 0 ? byte % 16 : byte / 16;
+            if (from == Element::i4 && code >= 8) code -= 16;
+            wanted[i + 1] = static_cast<std::byte>(code);
+          }
+          unpack(got.data() + 1, from, packed.data(), first, count);
+          ASSERT_TRUE(got == wanted) << count << " from " << first;
+        }
+    });
+}
+
+TEST(OrderRows, CodesArePackedTheFirstToTheLowHalf) {
+  const Raw codes = numbered(300, 6);
+  on_every_target([&] {
+    for (std::size_t count = 0; count <= 300; ++count) {
+      Raw got((count + 1) / 2 + 2, std::byte{0xee}), wanted = got;
+      for (std::size_t i = 0; i < count; ++i) {
+        const int code = std::to_integer<int>(codes[i]) % 16;
+        std::byte& byte = wanted[i / 2 + 1];
+        byte = static_cast<std::byte>(i % 2 == 0 ? code : std::to_integer<int>(byte) + code * 16);
+      }
+      pack(got.data() + 1, codes.data(), count);
+      ASSERT_TRUE(got == wanted) << count;
+    }
+  });
+}
 
 }  // namespace
 }  // namespace gantry::shape

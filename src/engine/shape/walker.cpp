@@ -3,7 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "engine/shape/scaled_rows.hpp"
+#include "base/assert.hpp"
+#include "engine/shape/rows.hpp"
 
 namespace gantry::shape {
 namespace {
@@ -23,6 +24,8 @@ void advance(std::array<std::int64_t, kMostWalked>& index, const detail::Reshape
 }  // namespace
 
 void Walker::make(std::byte* to, std::int64_t first, std::int64_t count) noexcept {
+  GANTRY_DEBUG_ASSERT(first >= 0);
+  GANTRY_DEBUG_ASSERT(count <= state_.count - first);
   Index index{};
   advance(index, state_, first);
   const std::int64_t row = state_.walk[state_.dimensions - 1].extent;

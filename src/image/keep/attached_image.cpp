@@ -1,5 +1,4 @@
 #include <gantry/image/keeping.hpp>
-#include <gantry/run/launch.hpp>
 
 #include <algorithm>
 #include <cstdlib>
@@ -10,6 +9,10 @@
 
 namespace gantry {
 namespace {
+
+// What `gantry run` sets: names as in gantry/run/launch.hpp, which this component does not see.
+constexpr const char* kEndsVariable = "GANTRY_STAGE_ENDS";
+constexpr const char* kImagesVariable = "GANTRY_STAGE_IMAGES";
 
 tl::unexpected<Error> keeps_none(std::string_view name) {
   return fail(Code::invalid_argument, fmt::format("channel '{}': it keeps no image", name),
@@ -168,8 +171,8 @@ Result<AttachedImage> attach_image(std::string_view name, const ConsumerOptions&
 
 Result<AttachedImage> stage_image(std::string_view name, const ConsumerOptions& options,
                                   Deadline deadline) {
-  const char* const given = std::getenv(kStageImagesVariable);
-  if (std::getenv(kStageEndpointsVariable) == nullptr)
+  const char* const given = std::getenv(kImagesVariable);
+  if (std::getenv(kEndsVariable) == nullptr)
     return fail(Code::not_found,
                 fmt::format("stage image '{}': this program was not started by `gantry run`", name),
                 "name it as a stage in a pipeline file, or keep the image with gantry keep and use "

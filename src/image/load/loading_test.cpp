@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/result.hpp"
-#include "image/load/load_state.hpp"
+#include "image/load/loading.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/test_image.hpp"
 

@@ -1,4 +1,4 @@
-#include "image/snapshot/dropped_pages.hpp"
+#include "image/snapshot/fault_source.hpp"
 
 #include <sys/mman.h>
 

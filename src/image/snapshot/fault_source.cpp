@@ -1,11 +1,16 @@
 #include "image/snapshot/fault_source.hpp"
 
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
+#include <atomic>
+#include <charconv>
 #include <shared_mutex>
 
+#include "base/assert.hpp"
+#include "base/fault_answers.hpp"
 #include "base/userfaultfd.hpp"
 
 // Of a kernel newer than the headers: Linux 6.6.
@@ -20,6 +25,116 @@ struct uffdio_poison {  // NOLINT: the kernel's
 #endif
 
 namespace gantry::snapshot {
+namespace {
+
+constexpr std::uint64_t kBits = 64;
+
+}  // namespace
+
+DroppedPages::DroppedPages(std::uint64_t pages)
+    : pages_(pages),
+      words_(static_cast<std::uint64_t*>(std::calloc(pages / kBits + 1, sizeof(std::uint64_t)))) {
+  pthread_rwlockattr_t kind{};
+  ::pthread_rwlockattr_init(&kind);
+  ::pthread_rwlockattr_setkind_np(&kind, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
+  ::pthread_rwlock_init(&lock_, &kind);
+  ::pthread_rwlockattr_destroy(&kind);
+}
+
+Result<std::unique_ptr<DroppedPages>> DroppedPages::make(std::uint64_t pages) {
+  std::unique_ptr<DroppedPages> made(new DroppedPages(pages));
+  if (made->words_ == nullptr) return fail(Code::out_of_memory, "noting dropped pages");
+  return made;
+}
+
+void DroppedPages::add(std::uint64_t page, std::uint64_t pages) noexcept {
+  GANTRY_DEBUG_ASSERT(is_locked_);  // D2
+  const std::uint64_t end = page < pages_ ? page + std::min(pages, pages_ - page) : page;
+  while (page < end) {
+    const std::uint64_t bit = page % kBits, count = std::min(kBits - bit, end - page);
+    words_.get()[page / kBits] |= (~std::uint64_t{0} >> (kBits - count)) << bit;
+    page += count;
+  }
+  has_any_ = true;
+}
+
+bool DroppedPages::has(std::uint64_t page) const noexcept {
+  return has_any_ && page < pages_ && (words_.get()[page / kBits] >> page % kBits & 1) != 0;
+}
+
+std::uint64_t DroppedPages::kept_from(std::uint64_t page, std::uint64_t pages) const noexcept {
+  if (!has_any_) return pages;
+  std::uint64_t kept = 0;
+  while (kept < pages && !has(page + kept)) ++kept;
+  return kept;
+}
+
+namespace {
+
+constexpr std::string_view kBefore = "gantry: snapshot: page ";
+
+/// Read by the handler of a signal, so it has no memory of its own.
+struct Place {
+  std::atomic<bool> is_taken{false};
+  std::atomic<std::uintptr_t> from{0};  // 0: there is nothing yet. [P] What follows was written
+  Bytes bytes = 0;
+  int signal = 0;
+  std::array<char, 1024> text{};
+  std::size_t text_bytes = 0;
+};
+std::array<Place, DeadMemory::kMost> places;
+
+void append(Place& place, std::string_view text) noexcept {
+  const std::size_t some = std::min(text.size(), place.text.size() - place.text_bytes);
+  std::copy_n(text.begin(), some, place.text.begin() + place.text_bytes);
+  place.text_bytes += some;
+}
+
+void say(const Place& place, std::uint64_t page) noexcept {
+  std::array<char, kBefore.size() + 20 + sizeof place.text + 1> line{};
+  char* at = std::ranges::copy(kBefore, line.data()).out;
+  at = std::to_chars(at, at + 20, page).ptr;
+  at = std::copy_n(place.text.begin(), place.text_bytes, at);
+  *at++ = '\n';
+  static_cast<void>(
+      !::write(STDERR_FILENO, line.data(), static_cast<std::size_t>(at - line.data())));
+}
+
+void say_why(int signal, const siginfo_t* info) noexcept {
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  for (const Place& place : places) {
+    const std::uintptr_t from = place.from.load(std::memory_order_acquire);  // [P]
+    if (from == 0 || address < from || address - from >= place.bytes || signal != place.signal)
+      continue;
+    return say(place, (address - from) / kPageBytes);
+  }
+}
+
+}  // namespace
+
+void DeadMemory::tell(ByteSpan memory, int signal, const Error& why) noexcept {
+  for (place_ = 0; place_ < kMost; ++place_)
+    if (!places[place_].is_taken.exchange(true, std::memory_order_acquire)) break;  // [T]
+  if (place_ == kMost) return;
+  Place& place = places[place_];
+  place.bytes = memory.size();
+  place.signal = signal;
+  place.text_bytes = 0;
+  append(place, " can never be there: ");
+  append(place, why.message);
+  if (!why.hint.empty()) append(place, "; ");
+  append(place, why.hint);
+  place.from.store(reinterpret_cast<std::uintptr_t>(memory.data()),
+                   std::memory_order_release);  // [P]
+  tell_of_faults(say_why);
+}
+
+DeadMemory::~DeadMemory() {
+  if (place_ == kMost) return;
+  places[place_].from.store(0, std::memory_order_relaxed);  // no handler runs: the memory is ours
+  places[place_].is_taken.store(false, std::memory_order_release);  // [T]
+}
+
 namespace {
 
 constexpr Bytes kLeastPiece = Bytes{2} << 20;  // that is let go of alone
@@ -115,6 +230,8 @@ template <class Call>
 int FaultSource::each(Bytes at, Bytes bytes, WhileDropping what, Dropped dropped,
                       Call call) noexcept {
   const Bytes end = at + bytes;
+  GANTRY_DEBUG_ASSERT(at % kPageBytes == 0);
+  GANTRY_DEBUG_ASSERT(end <= memory_.size());
   for (Bytes most = bytes; at < end;) {
     const auto [done, error] = try_once(at, std::min(most, end - at), dropped, call);
     if (done > 0) {

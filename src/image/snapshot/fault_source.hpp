@@ -1,15 +1,89 @@
-#pragma once  // image/snapshot/fault_source.hpp: pages that are not there, by userfaultfd.
+#pragma once  // image/snapshot/fault_source.hpp: pages that are not there, by userfaultfd; those
+              // that the program gave back, and those that never come.
+
+#include <pthread.h>
 
 #include <array>
 #include <csignal>
+#include <cstdlib>
+#include <gantry/memory.hpp>
+#include <memory>
+#include <mutex>
+#include <shared_mutex>
 #include <span>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
-#include "image/snapshot/dropped_pages.hpp"
 #include "image/snapshot/memory.hpp"
 
 namespace gantry::snapshot {
+
+/// Pages that the program gave back, maybe before they were there. They are zero from then on:
+/// nobody may make them as they were saved. A std::shared_mutex whose owner by lock() never
+/// starves.
+///   D1  Whoever makes pages looks which were dropped, and makes the others, under a shared lock.
+///   D2  A program that drops pages goes on when the kernel's message is read. It is read, and the
+///       pages noted here, under one exclusive lock: no copy comes behind the dropping and before
+///       the note.
+///   D3  The descriptor is closed under the exclusive lock, and used under a shared one.
+class DroppedPages {
+ public:
+  /// Errors: `out_of_memory`. None is asked for later.
+  [[nodiscard]] static Result<std::unique_ptr<DroppedPages>> make(std::uint64_t pages);
+  ~DroppedPages() { ::pthread_rwlock_destroy(&lock_); }
+  DroppedPages(const DroppedPages&) = delete;
+  DroppedPages& operator=(const DroppedPages&) = delete;
+
+  void lock() noexcept {
+    ::pthread_rwlock_wrlock(&lock_);
+    is_locked_ = true;
+  }
+  void unlock() noexcept {
+    is_locked_ = false;
+    ::pthread_rwlock_unlock(&lock_);
+  }
+  void lock_shared() noexcept { ::pthread_rwlock_rdlock(&lock_); }
+  void unlock_shared() noexcept { ::pthread_rwlock_unlock(&lock_); }
+
+  /// Of pages that do not exist none. Under lock().
+  void add(std::uint64_t page, std::uint64_t pages) noexcept;
+  // Under either lock, or in the thread that adds.
+  [[nodiscard]] bool has(std::uint64_t page) const noexcept;
+  /// How many from `page` on, of at most `pages`, were not dropped.
+  [[nodiscard]] std::uint64_t kept_from(std::uint64_t page, std::uint64_t pages) const noexcept;
+
+ private:
+  struct Free {
+    void operator()(std::uint64_t* words) const noexcept { std::free(words); }
+  };
+  explicit DroppedPages(std::uint64_t pages);
+
+  pthread_rwlock_t lock_{};
+  const std::uint64_t pages_;
+  bool is_locked_ = false;  // by lock()
+  bool has_any_ = false;
+  // A bit a page. The kernel makes it when it is needed: of a terabyte it is 32 MiB.
+  const std::unique_ptr<std::uint64_t, Free> words_;
+};
+
+/// Memory whose loading ended with an error. Whoever touches a page of it that is not there ends by
+/// a signal; before that one line on standard error says which page and why. At most kMost of a
+/// process are known at a time; others end without a word.
+class DeadMemory {
+ public:
+  static constexpr std::size_t kMost = 16;
+
+  DeadMemory() = default;
+  DeadMemory(const DeadMemory&) = delete;
+  DeadMemory& operator=(const DeadMemory&) = delete;
+  ~DeadMemory();
+
+  /// `signal` is what touching raises. Once.
+  void tell(ByteSpan memory, int signal, const Error& why) noexcept;
+
+ private:
+  std::size_t place_ = kMost;
+};
 
 /// Tells who touches pages of a snapshot's memory that are not mapped, and maps them. Whoever
 /// touched one sleeps until then. What the program drops of its own memory (MADV_DONTNEED) is zero

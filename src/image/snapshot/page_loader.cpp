@@ -1,11 +1,16 @@
 #include "image/snapshot/page_loader.hpp"
 
 #include <algorithm>
+#include <utility>
 
+#include "base/assert.hpp"
 #include "base/crc32c.hpp"
 #include "base/event.hpp"
 #include "base/result.hpp"
+#include "base/thread_urgency.hpp"
+#include "base/worker_thread.hpp"
 #include "image/tables.hpp"
+#include "image/unpack_chunk.hpp"
 
 namespace gantry::snapshot {
 namespace {
@@ -87,26 +92,28 @@ void PageLoader::stop() noexcept {
   if (fetcher_) fetcher_->join();
 }
 
-// Of the working set, which is read deeply, a CPU has work enough with one worker.
-std::optional<std::size_t> PageLoader::take(std::size_t worker) {
+// Of the working set, which is read deeply, a CPU has work enough with one worker. The rest is read
+// piece by piece, once all is made that the worker has read before.
+std::optional<LoadJob::Turn> PageLoader::take(Worker& worker, bool is_idle) {
   std::unique_lock lock(mutex_);
   const bool is_spare =
-      faults_ != nullptr && options_.workers == 0 && worker >= (workers.size() + 1) / 2;
+      faults_ != nullptr && options_.workers == 0 && worker.number >= (workers.size() + 1) / 2;
   while (is_spare && next_ < first_chunks_ && !has_ended_) spared_.wait(lock);
   if (next_ == first_chunks_) spared_.notify_all();
-  if (has_ended_ || next_ == order_.size()) return std::nullopt;  // P4
-  return order_[next_++];
-}
-
-Bytes PageLoader::piece_of(std::size_t chunk) const {
-  const ImagePartition& rest = partitions[partition_of(Part::rest)];
-  return faults_ != nullptr && chunk >= rest.first_chunk ? kPieceBytes : 0;
+  const auto is_over = [&] { return has_ended_ || next_ == order_.size(); };  // P4
+  const bool in_pieces = faults_ != nullptr && next_ >= first_chunks_;
+  if (is_over() || (in_pieces && !is_idle)) return std::nullopt;
+  if (in_pieces && !std::exchange(worker.gives_way, true)) {
+    give_way();
+    leave_alone(lock);
+    if (is_over()) return std::nullopt;
+  }
+  return Turn{order_[next_++], {}, in_pieces ? kPieceBytes : 0};
 }
 
 // The program has the machine for itself first, to use what it waited for: threads that make pages
 // beside it slow it down even where they have a CPU of their own.
-void PageLoader::begin_pieces() {
-  std::unique_lock lock(mutex_);
+void PageLoader::leave_alone(std::unique_lock<std::mutex>& lock) {
   while (!has(What::working_set) && !has_ended_) spared_.wait(lock);
   const auto first = report_.until_working_set;
   const double rest = static_cast<double>(map_.pages_of(Part::rest)) /
@@ -141,6 +148,8 @@ std::uint64_t PageLoader::pages_of(Grain grain) const noexcept {
 }
 
 std::atomic<std::uint8_t>& PageLoader::state_of(Grain grain) noexcept {
+  GANTRY_DEBUG_ASSERT(grain.chunk >= order_.front());
+  GANTRY_DEBUG_ASSERT(grain.chunk - order_.front() < first_grain_.size());
   return states_[first_grain_[grain.chunk - order_.front()] + grain.index];
 }
 
@@ -183,7 +192,10 @@ Result<void> PageLoader::make_pages(Grain grain, ConstByteSpan raw) {
 }
 
 Result<void> PageLoader::mark(Grain grain) {
-  const bool is_waited = (state_of(grain).fetch_or(kThere) & kWaited) != 0;  // P2
+  const std::uint8_t before = state_of(grain).fetch_or(kThere);  // P2
+  const bool is_waited = (before & kWaited) != 0;
+  GANTRY_DEBUG_ASSERT((before & kClaimed) != 0);  // P1
+  GANTRY_DEBUG_ASSERT((before & kThere) == 0);    // P1
   pages_there_ += pages_of(grain);
   const bool is_first = place_of_grain(grain).part == Part::first;
   const bool has_first = is_first && ++first_there_ == first_grains_;
@@ -233,14 +245,15 @@ Result<void> PageLoader::make(Grain first, ConstByteSpan raw) {
   return {};
 }
 
-Result<void> PageLoader::frame(std::size_t chunk, Bytes from, ConstByteSpan raw) {
-  return make({chunk, from / (kGrainPages * kPageBytes)}, raw);
-}
-
-Result<void> PageLoader::there(std::size_t chunk, ConstByteSpan, std::chrono::nanoseconds,
-                               std::chrono::nanoseconds) {
+Result<void> PageLoader::there(Worker& worker, const Came& came) {
+  const ByteSpan memory = worker.raw.empty() ? ByteSpan() : worker.raw.front().bytes;
+  const auto take = [&](Bytes from, ConstByteSpan frame) {
+    return make({came.chunk, from / (kGrainPages * kPageBytes)}, frame);
+  };
+  GANTRY_TRY(image::unpack_frames(worker.decoder, path, came.chunk, chunks[came.chunk], came.stored,
+                                  memory, take));
   const std::lock_guard lock(mutex_);
-  report_.stored_bytes += chunks[chunk].stored_bytes;
+  report_.stored_bytes += came.stored.size();
   return {};
 }
 
@@ -364,6 +377,163 @@ void PageLoader::add_to(RestoreReport& report) {
   report.why_not_lazy = given.why_not_lazy;
   report.faults = given.faults;
   if (!error_ && !has(What::all)) report.elapsed = std::chrono::steady_clock::now() - began_;
+}
+
+namespace {
+
+constexpr Bytes kGrainBytes = kGrainPages * kPageBytes;
+constexpr std::size_t kAtATime = 4;  // reads
+
+bool is_packed(const ImageChunk& chunk) noexcept {
+  return chunk.coding.codec != Codec::none;
+}
+
+}  // namespace
+
+Result<void> PageFetcher::prepare(FileIo& io) {
+  const StartsUrgent urgent;
+  GANTRY_ASSIGN(lane_, io.open_lane());
+  for (std::size_t i = 0; i < kAtATime; ++i) {
+    GANTRY_ASSIGN(LoadMemory memory, take_memory({}, kMostFrameBytes + 2 * kImageBorder));
+    buffers_.push_back(std::move(memory));
+  }
+  GANTRY_ASSIGN(raw_, take_memory({}, kMostFrameBytes));
+  heads_.resize(loader_.chunks.size());
+  return {};
+}
+
+Result<void> PageFetcher::start() {
+  const StartsUrgent urgent;
+  GANTRY_ASSIGN(thread_, start_thread("a thread that fetches pages", [this] {
+                  ::pthread_setname_np(::pthread_self(), "gantry-pages");
+                  if (auto done = guarded([this] { return run(); }); !done)
+                    loader_.end(std::move(done).error());
+                }));
+  return {};
+}
+
+void PageFetcher::cancel() noexcept {
+  if (lane_) lane_->cancel();
+}
+
+void PageFetcher::join() noexcept {
+  if (thread_.joinable()) thread_.join();
+}
+
+Result<void> PageFetcher::run() {
+  GANTRY_TRY(fetch_until(Until::working_set));
+  GANTRY_TRY(read_heads());
+  return fetch_until(Until::all);
+}
+
+// Whoever waits goes first.
+Result<void> PageFetcher::read_heads() {
+  std::vector<Grain> some;
+  for (const std::size_t chunk : loader_.order()) {
+    if (!is_packed(loader_.chunks[chunk])) continue;
+    some.push_back({chunk, 0});
+    if (some.size() < kAtATime) continue;
+    GANTRY_TRY(fetch_until(Until::now));
+    GANTRY_TRY(need_heads(some));
+    some.clear();
+  }
+  return need_heads(some);
+}
+
+Result<void> PageFetcher::fetch_until(Until until) {
+  for (;;) {
+    const auto grains = loader_.take_urgent(kAtATime, until);
+    if (grains.empty()) return {};
+    GANTRY_TRY(fetch(grains));
+  }
+}
+
+tl::unexpected<Error> PageFetcher::bad(const Error& error, std::size_t chunk) const {
+  return fail(
+      error.code,
+      fmt::format("{}: {}", image::chunk_place(loader_.path, chunk, loader_.chunks[chunk].offset),
+                  error.message),
+      error.code == Code::timed_out ? "allow more time: RestoreOptions::deadline"
+      : error.hint.empty()          ? "copy it again from where it came, or save it anew"
+                                    : error.hint);
+}
+
+Result<PageFetcher::Read> PageFetcher::begin(Grain grain, Bytes from, Bytes bytes,
+                                             std::size_t slot) {
+  const Bytes border = loader_.file->alignment();
+  const Bytes at = loader_.chunks[grain.chunk].offset + from;
+  Read read{grain, bytes, at % border, {}, {}};
+  read.into = buffers_[slot].bytes.first((read.before + bytes + border - 1) / border * border);
+  auto ticket = lane_->submit(
+      {FileTransfer::Kind::read, loader_.file, at - read.before, read.into, buffers_[slot].keep});
+  if (!ticket) return bad(ticket.error(), grain.chunk);
+  read.ticket = *ticket;
+  return read;
+}
+
+Result<ConstByteSpan> PageFetcher::finish(const Read& read) {
+  if (auto done = lane_->wait(read.ticket, loader_.ends); !done)
+    return bad(done.error(), read.grain.chunk);
+  return ConstByteSpan(read.into).subspan(read.before, read.bytes);
+}
+
+Result<void> PageFetcher::need_heads(std::span<const Grain> grains) {
+  std::vector<Read> reads;
+  for (const Grain grain : grains) {
+    const ImageChunk& chunk = loader_.chunks[grain.chunk];
+    if (!is_packed(chunk) || !heads_[grain.chunk].empty()) continue;
+    const Bytes bytes =
+        std::min<Bytes>(codec::head_bytes(chunk.coding, chunk.raw_bytes), chunk.stored_bytes);
+    GANTRY_ASSIGN(const Read read, begin(grain, 0, bytes, reads.size()));
+    reads.push_back(read);
+  }
+  for (const Read& read : reads) {
+    GANTRY_ASSIGN(const ConstByteSpan head, finish(read));
+    heads_[read.grain.chunk].assign(head.begin(), head.end());
+  }
+  return {};
+}
+
+Result<void> PageFetcher::fetch(std::span<const Grain> grains) {
+  GANTRY_TRY(need_heads(grains));
+  std::vector<Read> reads;
+  for (const Grain grain : grains) {
+    const ImageChunk& chunk = loader_.chunks[grain.chunk];
+    const Bytes at = grain.index * kGrainBytes;
+    Bytes from = at, bytes = std::min(kGrainBytes, chunk.raw_bytes - at);
+    if (is_packed(chunk)) {
+      const auto frames =
+          codec::read_head(chunk.coding, heads_[grain.chunk], chunk.stored_bytes, chunk.raw_bytes);
+      if (!frames) return bad(frames.error(), grain.chunk);
+      const codec::Frame& frame = (*frames)[at / chunk.coding.frame_bytes];
+      from = frame.at, bytes = frame.stored;
+    }
+    GANTRY_ASSIGN(const Read read, begin(grain, from, bytes, reads.size()));
+    reads.push_back(read);
+  }
+  for (const Read& read : reads) {
+    GANTRY_ASSIGN(const ConstByteSpan stored, finish(read));
+    GANTRY_TRY(unpack(read, stored));
+  }
+  return {};
+}
+
+// All grains of the frame: they are unpacked anyway.
+Result<void> PageFetcher::unpack(const Read& read, ConstByteSpan stored) {
+  const ImageChunk& chunk = loader_.chunks[read.grain.chunk];
+  Grain first = read.grain;
+  ConstByteSpan raw = stored;
+  if (is_packed(chunk)) {
+    const Bytes grains = chunk.coding.frame_bytes / kGrainBytes;
+    first.index -= first.index % grains;
+    const Bytes from = first.index * kGrainBytes;
+    const ByteSpan into =
+        raw_.bytes.first(std::min<Bytes>(chunk.coding.frame_bytes, chunk.raw_bytes - from));
+    if (auto done = decoder_.decode_frame(chunk.coding, stored, into); !done)
+      return bad(done.error(), first.chunk);
+    raw = into;
+  }
+  return loader_.fetched(first, raw, read.into.size());
 }
 
 }  // namespace gantry::snapshot

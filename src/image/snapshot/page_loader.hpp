@@ -4,24 +4,77 @@
 #include <condition_variable>
 #include <deque>
 #include <mutex>
+#include <span>
+#include <thread>
+#include <vector>
 
+#include "engine/codec/codec.hpp"
 #include "image/load/load_job.hpp"
-#include "image/snapshot/dead_memory.hpp"
 #include "image/snapshot/fault_source.hpp"
 #include "image/snapshot/memory.hpp"
-#include "image/snapshot/page_fetcher.hpp"
 #include "image/snapshot/tables.hpp"
 
 namespace gantry::snapshot {
+
+class PageLoader;
+
+/// Pages of a chunk that lie together in the image.
+struct Grain {
+  std::size_t chunk = 0;
+  std::size_t index = 0;  ///< In the chunk.
+  friend bool operator==(const Grain&, const Grain&) = default;
+};
+
+/// Until what has come somebody waits for the next grain to fetch.
+enum class Until : std::uint8_t { now, working_set, all };
+
+/// A thread that reads the frame of a grain alone, beside the workers. While
+/// nobody waits for anything it reads where the frames of packed chunks lie.
+class PageFetcher {
+ public:
+  explicit PageFetcher(PageLoader& loader) : loader_(loader) {}
+
+  /// Before start().
+  [[nodiscard]] Result<void> prepare(FileIo& io);
+  [[nodiscard]] Result<void> start();
+  void cancel() noexcept;
+  void join() noexcept;
+
+ private:
+  /// What is read of the file for one grain, or for one head.
+  struct Read {
+    Grain grain;
+    Bytes bytes = 0;   // of what is wanted
+    Bytes before = 0;  // read in front of it, up to a border
+    Ticket ticket{};
+    ByteSpan into{};  // all that is read
+  };
+  [[nodiscard]] Result<void> run();
+  [[nodiscard]] Result<void> read_heads();
+  [[nodiscard]] Result<void> fetch_until(Until until);
+  [[nodiscard]] Result<void> fetch(std::span<const Grain> grains);
+  [[nodiscard]] Result<void> need_heads(std::span<const Grain> grains);
+  [[nodiscard]] Result<Read> begin(Grain grain, Bytes from, Bytes bytes, std::size_t slot);
+  [[nodiscard]] Result<ConstByteSpan> finish(const Read& read);
+  [[nodiscard]] Result<void> unpack(const Read& read, ConstByteSpan stored);
+  [[nodiscard]] tl::unexpected<Error> bad(const Error& error, std::size_t chunk) const;
+
+  PageLoader& loader_;
+  std::unique_ptr<FileLane> lane_;
+  std::vector<LoadMemory> buffers_;  // a read each
+  LoadMemory raw_;
+  std::vector<std::vector<std::byte>> heads_;  // of chunks; empty: not read, or not packed
+  codec::Decoder decoder_;
+  std::thread thread_;
+};
 
 /// Loads the working set, then the rest, chunk by chunk; what somebody waits for is fetched beside
 /// that, whoever has its chunk. Pages are made grain by grain: 16 that lie together in the image.
 ///   P1  A grain is claimed once; its claimer checks its pages and makes them.
 ///   P2  A grain is `there` after all its pages were made.
 ///   P3  Whoever waits for a page puts it into waiting_, and then says so in the grain's state,
-///   both
-///       under the lock. Who makes the grain `there` sees that, and looks under the lock, or is
-///       seen: nobody is forgotten.
+///       both under the lock. Who makes the grain `there` sees that, and looks under the lock, or
+///       is seen: nobody is forgotten.
 ///   P4  Once has_ended_ is set no chunk is taken, and what is not there becomes poison.
 class PageLoader final : public LoadJob {
  public:
@@ -51,15 +104,8 @@ class PageLoader final : public LoadJob {
   }
 
   // ---- for the workers
-  [[nodiscard]] std::optional<std::size_t> take(std::size_t worker) override;
-  [[nodiscard]] LoadMemory place_of(std::size_t, Bytes) const override { return {}; }
-  [[nodiscard]] Bytes piece_of(std::size_t chunk) const override;
-  void begin_pieces() override;
-  [[nodiscard]] Result<void> there(std::size_t chunk, ConstByteSpan raw,
-                                   std::chrono::nanoseconds waited,
-                                   std::chrono::nanoseconds unpacked) override;
-  [[nodiscard]] bool takes_frames() const override { return true; }
-  [[nodiscard]] Result<void> frame(std::size_t chunk, Bytes from, ConstByteSpan raw) override;
+  [[nodiscard]] std::optional<Turn> take(Worker& worker, bool is_idle) override;
+  [[nodiscard]] Result<void> there(Worker& worker, const Came& came) override;
   void end(Error error) noexcept override;
 
   // ---- for the fetcher
@@ -81,6 +127,7 @@ class PageLoader final : public LoadJob {
   [[nodiscard]] bool has(What what) const noexcept {
     return what == What::all ? there_ == grains_ : first_there_ == first_grains_;
   }
+  void leave_alone(std::unique_lock<std::mutex>& lock);
   [[nodiscard]] bool claim(Grain grain) noexcept;
   /// Errors: a page has not the CRC with which it was saved.
   [[nodiscard]] Result<void> check_pages(Grain grain, ConstByteSpan raw) const;

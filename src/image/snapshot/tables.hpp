@@ -1,9 +1,10 @@
-#pragma once  // image/snapshot/tables.hpp: what a snapshot's image says of its pages.
+#pragma once  // image/snapshot/tables.hpp: what a snapshot's image says of its pages; written and
+              // read.
 
 #include <gantry/image/snapshot.hpp>
 
 #include "image/load/load_job.hpp"
-#include "image/snapshot/page_map.hpp"
+#include "image/snapshot/memory.hpp"
 
 namespace gantry::snapshot {
 
@@ -39,5 +40,13 @@ struct Checked {
 /// Reads and checks everything but the pages themselves. Errors: `invalid_argument`, with the image
 /// and what is wrong; those of Image::read().
 [[nodiscard]] Result<Checked> read_tables(Image& image);
+
+/// Writes all pages that are not zero, and those of `touched` first. Reads each page twice: what is
+/// the same both times was so at one moment, between the first reading of the last page and the
+/// second of the first. Errors: `invalid_argument` (a page that differs, with its number;
+/// `touched`); those of write_image().
+[[nodiscard]] Result<ImageFacts> save(const std::string& path, const Memory& memory,
+                                      const std::vector<std::uint64_t>& touched,
+                                      const ImageOptions& packing);
 
 }  // namespace gantry::snapshot

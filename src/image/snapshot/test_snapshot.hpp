@@ -9,7 +9,7 @@
 #include <random>
 
 #include "base/result.hpp"
-#include "image/snapshot/page_map.hpp"
+#include "image/snapshot/memory.hpp"
 #include "image/test_image.hpp"
 
 namespace gantry::test {

@@ -6,7 +6,6 @@
 #include <map>
 
 #include "base/result.hpp"
-#include "stage/inherited.hpp"
 #include "stage/stage_link.hpp"
 
 namespace gantry {

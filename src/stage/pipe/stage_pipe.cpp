@@ -6,9 +6,7 @@
 #include "base/result.hpp"
 #include "base/system_memory.hpp"
 #include "channel/wire/metrics_page.hpp"
-#include "stage/inherited.hpp"
 #include "stage/pipe/stage_pipe_frames.hpp"
-#include "stage/poll_set.hpp"
 #include "stage/stage_link.hpp"
 
 namespace gantry {

@@ -1,16 +1,125 @@
-#pragma once  // stage/pipe/stage_pipe_frames.hpp: messages as frames on a pipe.
+#pragma once  // stage/pipe/stage_pipe_frames.hpp: messages as frames on a pipe, and buffers for
+              // them.
+
+#include <poll.h>
 
 #include <array>
 #include <cstdint>
+#include <gantry/channel.hpp>
+#include <gantry/channel/message.hpp>
+#include <gantry/channel/options.hpp>
+#include <map>
+#include <mutex>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
-#include "stage/buffer_store.hpp"
-#include "stage/frame_header.hpp"
+#include "base/socket.hpp"
 #include "sync/wait_ticks.hpp"
 
 namespace gantry {
+
+/// Memory for transports that cannot lend the reader's: blocks of a pool, touched once, then
+/// reused. Any thread may give back.
+class BufferStore final : public detail::SlotOwner {
+ public:
+  static constexpr Bytes kAlignment = Pool::kPageAlignment;
+
+  /// `budget_bytes`: the limit for one buffer; 0: a pool's default.
+  explicit BufferStore(Bytes budget_bytes);
+
+  struct Taken {
+    std::uint64_t token = 0;
+    ByteSpan bytes;
+  };
+  /// Returns a buffer of `size` bytes. Errors: `too_large`, `out_of_memory`.
+  [[nodiscard]] Result<Taken> take(Bytes size);
+  void give_back(std::uint64_t token) noexcept override;
+
+  /// Errors: `too_large` if take() could never give that size.
+  [[nodiscard]] Result<void> check_size(Bytes size) const;
+  /// Buffers that are out now.
+  [[nodiscard]] std::uint64_t buffers() const { return pool_->report().blocks; }
+
+ private:
+  Result<Pool> pool_;
+  const Bytes limit_bytes_;
+  std::mutex mutex_;
+  // by token, the address; frees also what is never given back
+  std::map<std::uint64_t, Block> out_;
+};
+
+/// Precedes every payload. `end` closes the stream; a stream that stops without it broke off. Both
+/// ends are of one machine and one build, so the numbers travel as they are.
+struct FrameHeader {
+  enum class Kind : std::uint32_t { data = 1, end = 2 };
+  static constexpr std::uint32_t kMagic = 0x4e465047;  // "GPFN"
+
+  std::uint32_t magic = kMagic;
+  Kind kind = Kind::data;
+  std::uint64_t length = 0;      ///< Size of the payload that follows.
+  std::uint64_t sent_ticks = 0;  ///< Meter::ticks() when sending began.
+  std::uint64_t user = 0;        ///< As in SendOptions; also the next three.
+  std::uint64_t correlation = 0;
+  std::uint64_t deadline_ns = 0;
+  std::uint32_t type = 0;
+  std::uint32_t reserved = 0;
+
+  FrameHeader() = default;
+  /// The header of a message of `bytes` bytes.
+  FrameHeader(Bytes bytes, const SendOptions& options) noexcept
+      : length(bytes),
+        user(options.user),
+        correlation(options.correlation),
+        deadline_ns(options.deadline_ns),
+        type(options.type) {}
+  [[nodiscard]] MessageInfo info(std::uint64_t sequence) const noexcept {
+    return {.sequence = sequence,
+            .user = user,
+            .type = type,
+            .correlation = correlation,
+            .deadline_ns = deadline_ns};
+  }
+
+  [[nodiscard]] bool valid() const noexcept {
+    return magic == kMagic && (kind == Kind::data || kind == Kind::end);
+  }
+};
+static_assert(sizeof(FrameHeader) == 56);
+
+/// Waits for any of several links, or for the interrupt.
+class PollSet {
+ public:
+  /// `what`: the awaited thing, for errors. `interrupt`: -1 for none; poll(2) skips negatives.
+  PollSet(std::string_view what, int interrupt) : what_(what), entries_{{interrupt, POLLIN, 0}} {}
+
+  void add(int descriptor, short events) { entries_.push_back({descriptor, events, 0}); }
+  void drop(std::size_t index) { entries_[index + 1].fd = -1; }
+
+  /// True if the last wait() found the index-th descriptor ready (hang-up and error included).
+  [[nodiscard]] bool ready(std::size_t index) const { return entries_[index + 1].revents != 0; }
+  [[nodiscard]] bool failed(std::size_t index) const {
+    return (entries_[index + 1].revents & (POLLERR | POLLNVAL)) != 0;
+  }
+
+  /// Errors: `interrupted`, `timed_out`, `system`.
+  [[nodiscard]] Result<void> wait(Deadline deadline) {
+    for (;;) {
+      const int count = ::poll(entries_.data(), entries_.size(), poll_timeout_ms(deadline));
+      if (count < 0 && errno != EINTR) return fail_errno("poll");
+      if (count > 0 && entries_.front().revents != 0)
+        return fail(Code::interrupted, what_ + ": interrupted");
+      if (count > 0) return {};
+      if (deadline.passed()) return fail(Code::timed_out, what_ + ": the time is up");
+    }
+  }
+
+ private:
+  std::string what_;
+  std::vector<pollfd> entries_;  // the interrupt comes first
+};
 
 /// The writing end of one pipe. A frame that an error cut short cannot be taken back: the reader
 /// then sees a stream that broke off, and nothing more is written.

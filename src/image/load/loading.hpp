@@ -1,14 +1,42 @@
-#pragma once  // image/load/load_state.hpp: what the workers of a loading and those who wait share.
+#pragma once  // image/load/loading.hpp: what the workers of a loading and those who wait share.
 
 #include <condition_variable>
+#include <gantry/device/device.hpp>
 #include <list>
 #include <map>
 #include <mutex>
 
-#include "image/load/device_copies.hpp"
 #include "image/load/load_job.hpp"
 
 namespace gantry {
+
+/// A partition's memory on its device.
+struct DevicePlace {
+  std::shared_ptr<const DeviceBuffer> buffer = {};  // null: it is in the host's memory
+  DeviceQueue* queue = nullptr;  // that copies to it; null: the host writes there itself
+};
+
+/// The devices of one loading. Not for several threads, except cancel() and what queues are for.
+class DeviceCopies {
+ public:
+  /// Memory of `size` bytes and more, up to a border of chunks. Errors: the device's.
+  [[nodiscard]] Result<DevicePlace> take(const std::shared_ptr<Device>& device, Bytes size);
+  /// True if there is something to copy.
+  [[nodiscard]] bool is_needed() const noexcept { return !queues_.empty(); }
+  /// The same memory, registered for as long as it is kept, where that pays and can be.
+  [[nodiscard]] LoadMemory registered(LoadMemory memory);
+  /// How memory is that went through registered(), and why.
+  [[nodiscard]] std::string copied_from() const;
+  /// Copies that have not begun end as `interrupted`.
+  void cancel() noexcept;
+
+ private:
+  [[nodiscard]] Result<DeviceQueue*> queue_to(const std::shared_ptr<Device>& device);
+
+  std::map<const Device*, std::unique_ptr<DeviceQueue>> queues_;
+  std::vector<std::shared_ptr<Registrar>> registrars_;
+  std::string why_not_;  // registered, where that would pay
+};
 
 ///   L1  A chunk is in order_ once; its taker is the only one who writes to its place.
 ///   L2  is_there_ of a chunk is set, under the lock, after all its bytes are checked and written;
@@ -24,13 +52,13 @@ struct GANTRY_LOCAL ImageLoading::State final : LoadJob {
   /// Starts the workers.
   [[nodiscard]] Result<void> start();
 
-  [[nodiscard]] std::optional<std::size_t> take(std::size_t worker) override;
-  [[nodiscard]] LoadMemory place_of(std::size_t chunk, Bytes bytes) const override;
-  [[nodiscard]] Result<void> there(std::size_t chunk, ConstByteSpan raw,
-                                   std::chrono::nanoseconds waited,
-                                   std::chrono::nanoseconds unpacked) override;
-  [[nodiscard]] Result<void> settle(std::size_t chunk) override;
+  [[nodiscard]] std::optional<Turn> take(Worker& worker, bool is_idle) override;
+  [[nodiscard]] Result<void> there(Worker& worker, const Came& came) override;
+  [[nodiscard]] Result<void> settle(const Worker& worker) override;
   void end(Error error) noexcept override;
+
+  /// Where bytes of a chunk go; no memory: they stay in the worker's.
+  [[nodiscard]] LoadMemory place_of(std::size_t chunk, Bytes bytes) const;
 
   const LoadOptions options;
 
@@ -48,9 +76,10 @@ struct GANTRY_LOCAL ImageLoading::State final : LoadJob {
     Bytes offset = 0;
   };
   [[nodiscard]] Within within(std::size_t chunk) const noexcept;
-  [[nodiscard]] Result<void> begin_copy(std::size_t chunk, ConstByteSpan raw);
-  [[nodiscard]] KeepAlive keep_of(ConstByteSpan raw) const noexcept;
+  [[nodiscard]] Result<ByteSpan> unpack(Worker& worker, const Came& came) const;
+  [[nodiscard]] Result<void> begin_copy(const Worker& worker, std::size_t chunk, ConstByteSpan raw);
   struct Copy {
+    std::size_t worker = 0;  // which has one at a time
     std::size_t chunk = 0;
     DeviceEvent event;
   };

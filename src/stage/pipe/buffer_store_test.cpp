@@ -1,4 +1,4 @@
-#include "stage/buffer_store.hpp"
+#include "stage/pipe/stage_pipe_frames.hpp"
 
 #include <gtest/gtest.h>
 
