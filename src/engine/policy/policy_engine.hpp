@@ -111,7 +111,7 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
 /// Passes each move on to the one of `engines` that the calibration says ends it first, and says
 /// why. A queued move goes to the one that also takes the least of the caller's time. The first
 /// engine is chosen when nothing speaks against it; it must have no threads and need no device
-/// (inline). A batch goes to one engine as a whole. Stopping "auto" does not stop `engines`.
+/// (inline). Stopping "auto" does not stop `engines`.
 /// Errors: `invalid_argument` (no engine, more than 8, or one twice), `out_of_memory`.
 [[nodiscard]] Result<std::shared_ptr<PolicyEngine>> make_auto_engine(
     std::vector<std::shared_ptr<Engine>> engines, Calibration calibration,

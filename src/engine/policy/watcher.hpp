@@ -1,17 +1,16 @@
 #pragma once  // engine/policy/watcher.hpp: ends moves of lanes that somebody watches from outside.
 
+#include <gantry/types.hpp>
 #include <map>
 #include <mutex>
 #include <thread>
-
-#include <gantry/types.hpp>
 
 #include "base/fd.hpp"
 #include "base/fork.hpp"
 
 namespace gantry {
 
-/// Called when a descriptor rings.
+/// Called when a descriptor rings; look() must not call the watcher.
 class Watched {
  public:
   Watched() = default;
@@ -43,8 +42,7 @@ class EngineWatcher {
   bool ring_of(int event) noexcept;
 
   const ForkGuard fork_guard_;  // a forked child shares the descriptors, not the thread
-  // Held while a target is called, so remove() waits for that. A target may add.
-  std::recursive_mutex mutex_;
+  std::mutex mutex_;            // held while a target is called, so remove() waits for that
   std::map<int, Watched*> targets_;
   Fd epoll_;
   Fd stop_;
