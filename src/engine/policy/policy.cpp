@@ -95,15 +95,9 @@ constexpr Bytes kCommonCache = Bytes{32} << 20;  // if the machine does not tell
 }  // namespace
 
 std::string_view to_string(Calibration::Source source) noexcept {
-  switch (source) {
-    case Calibration::Source::defaults:
-      return "defaults";
-    case Calibration::Source::quick:
-      return "quick";
-    case Calibration::Source::full:
-      return "full";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 3> kNames{"defaults", "quick", "full"};
+  const auto number = static_cast<std::size_t>(source);
+  return number < kNames.size() ? kNames[number] : "unknown";
 }
 
 EngineCosts estimated_costs(std::string_view engine) {
@@ -166,6 +160,8 @@ CopyEngine kind_of(std::string_view engine) noexcept {
 
 Policy::Policy(Calibration calibration, std::vector<Member> members)
     : calibration_(std::move(calibration)), members_(std::move(members)) {
+  GANTRY_ASSERT(!members_.empty());
+  GANTRY_ASSERT(members_.size() <= kMaxPolicyEngines);
   for (const Member& member : members_) costs_.push_back(curves_of(member));
   if (calibration_.streaming_from != 0) streaming_from_ = calibration_.streaming_from;
   for (const SubmitMode mode : {SubmitMode::synchronous, SubmitMode::queued})
