@@ -11,6 +11,7 @@
 #include <fstream>
 #include <utility>
 
+#include "base/assert.hpp"
 #include "base/fault_answers.hpp"
 
 namespace gantry::trace {
@@ -180,6 +181,7 @@ EndTrace::Mapped::~Mapped() {
 }
 // Another thread may still write there: the addresses stay.
 void EndTrace::Mapped::retire() noexcept {
+  GANTRY_ASSERT(is_counted);  // once
   if (!memory.retire()) return;
   is_counted = false;
   bytes_mapped.fetch_sub(memory.size(), std::memory_order_relaxed);

@@ -124,6 +124,7 @@ Result<std::uint64_t> RingReader::begin(const RingProgress& now) {
 // What the writer did meanwhile: as OverwritingRing::read(), of a copy. An event that is not whole
 // yet stops the taking, unless the ring is half full of newer ones: its writer was killed.
 void RingReader::take(const RingCopies& copies, bool is_last, std::uint64_t& room) {
+  GANTRY_ASSERT(copies.first >= next_);  // no event is taken twice
   next_ = copies.first;
   for (ConstByteSpan left = copies.cells; left.size() >= sizeof(Ring::Cell);
        left = left.subspan(sizeof(Ring::Cell))) {
