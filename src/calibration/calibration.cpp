@@ -2,15 +2,207 @@
 
 #include <algorithm>
 #include <bit>
+#include <gantry/memory.hpp>
+#include <numeric>
+#include <utility>
 
+#include "base/assert.hpp"
+#include "base/clock.hpp"
 #include "base/result.hpp"
 #include "base/sizes.hpp"
-#include "calibration/calibration_bench.hpp"
-#include "calibration/reshape_samples.hpp"
 #include "engine/policy/policy.hpp"
 
 namespace gantry {
 namespace {
+
+// ---- one measurement -----------------------------------------------------------------------
+
+/// Rounds of a measurement: at least one, until its time is up.
+class Rounds {
+ public:
+  Rounds(std::uint64_t budget_ns, unsigned most) noexcept
+      : end_ns_(monotonic_ns() + budget_ns), left_(most) {}
+  [[nodiscard]] bool another() noexcept {
+    const bool more = !begun_ || (left_ > 0 && monotonic_ns() < end_ns_);
+    begun_ = true;
+    if (left_ > 0) --left_;
+    return more;
+  }
+
+ private:
+  std::uint64_t end_ns_;
+  unsigned left_;
+  bool begun_ = false;
+};
+
+/// 0 if there are none.
+double median_of(std::vector<double> values) noexcept {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+/// The buffers, lanes and clock of one calibration in progress. Used by one thread.
+class CalibrationBench {
+ public:
+  [[nodiscard]] static Result<CalibrationBench> make(
+      std::span<const std::shared_ptr<Engine>> engines, Bytes bytes);
+
+  struct Subject {
+    std::string name;
+    std::unique_ptr<Lane> lane;
+    bool reshapes = false;  ///< Itself, rather than by the caller's CPU.
+  };
+  [[nodiscard]] std::vector<Subject>& subjects() noexcept { return subjects_; }
+  /// Null if there is no such engine.
+  [[nodiscard]] Lane* lane_of(std::string_view engine) noexcept;
+  [[nodiscard]] Bytes bytes() const noexcept { return source_.size(); }
+
+  enum class Memory : std::uint8_t {
+    same,   ///< Always the first bytes: they are in the cache if they fit.
+    other,  ///< Other bytes each time, as payloads are: first-level caches do not help.
+  };
+  /// A move: a copy of so many bytes, or what a plan makes.
+  struct Work {
+    Bytes bytes = 0;  ///< Of the destination.
+    CacheUse cache = CacheUse::automatic;
+    const ReshapePlan* plan = nullptr;  ///< Must outlive it; null: a copy.
+    /// Of the larger side.
+    [[nodiscard]] Bytes footprint() const noexcept {
+      return plan == nullptr ? bytes : std::max(bytes, plan->source_bytes());
+    }
+  };
+  /// Has it done repeatedly if it is small, and awaits each time; returns the nanoseconds of one.
+  [[nodiscard]] Result<double> awaited(Lane& lane, const Work& work, WaitStrategy waiting,
+                                       Memory memory);
+  /// Queues up to 16, of other bytes each time, then awaits them.
+  struct Queued {
+    double share_ns = 0;
+    double caller_ns = 0;
+  };
+  [[nodiscard]] Result<Queued> queued(Lane& lane, const Work& work);
+  /// Copies, then reads what was written; returns the nanoseconds a byte of the reading.
+  [[nodiscard]] Result<double> reading(Lane& lane, Bytes bytes, CacheUse cache);
+
+ private:
+  CalibrationBench() = default;
+  [[nodiscard]] Move move_of(Bytes offset, const Work& work) const noexcept;
+
+  [[nodiscard]] Bytes next_offset(Bytes bytes) noexcept;
+
+  Bytes cursor_ = 0;
+  Region source_;
+  Region destination_;
+  std::vector<Subject> subjects_;
+};
+
+// bytes that are moved between two readings of the clock
+constexpr Bytes kAtOnce = Bytes{8} << 20;
+constexpr Bytes kReshapedAtOnce = Bytes{1} << 20;  // there are more kinds of them
+constexpr Bytes kMostRepeats = 256;
+constexpr Bytes kQueuedMoves = 16;
+
+Bytes repeats_of(const CalibrationBench::Work& work) {
+  const Bytes at_once = work.plan == nullptr ? kAtOnce : kReshapedAtOnce;
+  return std::clamp<Bytes>(at_once / work.footprint(), 1, kMostRepeats);
+}
+
+Result<void> await(Lane& lane, Result<Ticket> ticket,
+                   WaitStrategy waiting = WaitStrategy::automatic) {
+  if (!ticket) return tl::unexpected(std::move(ticket).error());
+  if (lane.wait(*ticket, Deadline::never(), waiting) == Outcome::done) return {};
+  return fail(Code::system, "calibrating: a copy failed");
+}
+
+double per(std::uint64_t ns, Bytes count) {
+  GANTRY_ASSERT(count > 0);
+  return std::max(static_cast<double>(ns) / static_cast<double>(count), 0.1);  // never zero
+}
+
+// Several sums, so that the reading waits for memory and not for the addition before.
+std::uint64_t sum_of(ConstByteSpan bytes) noexcept {
+  const auto* at = reinterpret_cast<const std::uint64_t*>(bytes.data());
+  std::uint64_t sums[4] = {};
+  for (Bytes i = 0; i + 4 <= bytes.size() / sizeof *at; i += 4)
+    for (Bytes j = 0; j < 4; ++j) sums[j] += at[i + j];
+  return std::accumulate(std::begin(sums), std::end(sums), std::uint64_t{0});
+}
+
+Result<CalibrationBench> CalibrationBench::make(std::span<const std::shared_ptr<Engine>> engines,
+                                                Bytes bytes) {
+  CalibrationBench bench;
+  const RegionOptions private_memory{.shareable = false};
+  GANTRY_ASSIGN(bench.source_, Region::create(bytes, "gantry-calibration", private_memory));
+  GANTRY_ASSIGN(bench.destination_, Region::create(bytes, "gantry-calibration", private_memory));
+  GANTRY_TRY(bench.source_.touch(0, bytes));
+  GANTRY_TRY(bench.destination_.touch(0, bytes));
+  for (const auto& engine : engines) {
+    auto lane = engine->open_lane();
+    if (!lane && bench.subjects_.empty()) return tl::unexpected(std::move(lane).error());
+    if (!lane) continue;  // an engine that cannot be used need not be known
+    const auto kinds = engine->capabilities().kinds;
+    bench.subjects_.push_back({std::string(engine->name()), std::move(*lane),
+                               std::ranges::find(kinds, Move::Kind::reshape) != kinds.end()});
+  }
+  return bench;
+}
+
+Lane* CalibrationBench::lane_of(std::string_view engine) noexcept {
+  const auto found = std::ranges::find(subjects_, engine, &Subject::name);
+  return found == subjects_.end() ? nullptr : found->lane.get();
+}
+
+Move CalibrationBench::move_of(Bytes offset, const Work& work) const noexcept {
+  const ByteSpan to{destination_.data() + offset, work.bytes};
+  Move move =
+      work.plan == nullptr
+          ? Move::copy(to, {source_.data() + offset, work.bytes})
+          : Move::reshape(to, {source_.data() + offset, work.plan->source_bytes()}, *work.plan);
+  move.cache = work.cache;
+  move.resident = true;
+  return move;
+}
+
+Bytes CalibrationBench::next_offset(Bytes bytes) noexcept {
+  GANTRY_ASSERT(bytes <= this->bytes());
+  if (cursor_ + bytes > this->bytes()) cursor_ = 0;
+  constexpr Bytes kLine = 64;  // what follows begins at one
+  return std::exchange(cursor_, cursor_ + (bytes + kLine - 1) / kLine * kLine);
+}
+
+Result<double> CalibrationBench::awaited(Lane& lane, const Work& work, WaitStrategy waiting,
+                                         Memory memory) {
+  const Bytes repeats = repeats_of(work);
+  const std::uint64_t start = monotonic_ns();
+  for (Bytes i = 0; i < repeats; ++i) {
+    const Bytes offset = memory == Memory::other ? next_offset(work.footprint()) : 0;
+    GANTRY_TRY(await(lane, lane.submit(move_of(offset, work), SubmitMode::synchronous), waiting));
+  }
+  return per(monotonic_ns() - start, repeats);
+}
+
+Result<CalibrationBench::Queued> CalibrationBench::queued(Lane& lane, const Work& work) {
+  const Bytes moves = std::clamp<Bytes>(this->bytes() / work.footprint(), 1, kQueuedMoves);
+  const std::uint64_t cpu = thread_cpu_ns();
+  const std::uint64_t start = monotonic_ns();
+  Result<Ticket> last = Ticket{};
+  for (Bytes i = 0; i < moves && last; ++i)
+    last = lane.submit(move_of(next_offset(work.footprint()), work), SubmitMode::queued);
+  const std::uint64_t cpu_spent = thread_cpu_ns() - cpu;
+  GANTRY_TRY(await(lane, std::move(last)));
+  return Queued{per(monotonic_ns() - start, moves), per(cpu_spent, moves)};
+}
+
+Result<double> CalibrationBench::reading(Lane& lane, Bytes bytes, CacheUse cache) {
+  GANTRY_TRY(await(lane, lane.submit(move_of(0, {bytes, cache}), SubmitMode::synchronous)));
+  const std::uint64_t start = monotonic_ns();
+  const volatile std::uint64_t sum = sum_of({destination_.data(), bytes});
+  static_cast<void>(sum);
+  return static_cast<double>(monotonic_ns() - start) / static_cast<double>(bytes);
+}
+
+// ---- all of them ---------------------------------------------------------------------------
 
 constexpr std::uint64_t kMs = 1'000'000;
 
@@ -239,6 +431,41 @@ Result<void> Sweep::helping() {
 }
 
 }  // namespace
+
+namespace {
+
+constexpr std::int64_t kChannels = 3;
+
+Tensor row(DataType type, std::int64_t count) {
+  return Tensor::dense(type, {&count, 1});
+}
+
+Result<ReshapePlan> planes_of_pixels(std::int64_t pixels) {
+  const std::array<std::int64_t, 2> interleaved{pixels, kChannels}, planes{kChannels, pixels};
+  const ReshapeOptions options{.order = {1, 0},
+                               .channels = {2, 1, 0},
+                               .scale = {0.017f, 0.0175f, 0.0174f},
+                               .offset = {-2.1f, -2.0f, -1.8f}};
+  return ReshapePlan::make(Tensor::dense(types::f32, planes), Tensor::dense(types::u8, interleaved),
+                           options);
+}
+
+}  // namespace
+
+Result<ReshapePlan> sample_reshape(ReshapeClass kind, Bytes destination_bytes) {
+  const auto count_of = [&](Bytes each) {
+    return static_cast<std::int64_t>(std::max<Bytes>(destination_bytes / each, 1));
+  };
+  switch (kind) {
+    case ReshapeClass::narrowing:
+      return ReshapePlan::make(types::bf16, row(types::f32, count_of(2)));
+    case ReshapeClass::widening:
+      return ReshapePlan::make(types::f32, row(types::u8, count_of(4)));
+    case ReshapeClass::permuting:
+      break;
+  }
+  return planes_of_pixels(count_of(4 * kChannels));
+}
 
 Result<Calibration> measure_calibration(std::span<const std::shared_ptr<Engine>> engines,
                                         const MeasureOptions& options) {

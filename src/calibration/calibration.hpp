@@ -19,4 +19,8 @@ struct MeasureOptions {
 [[nodiscard]] Result<Calibration> measure_calibration(
     std::span<const std::shared_ptr<Engine>> engines, const MeasureOptions& options);
 
+/// f32 to bf16, u8 to f32, or interleaved pixels of u8 to normalised planes of f32: the plan whose
+/// destination has so many bytes, or hardly fewer.
+[[nodiscard]] Result<ReshapePlan> sample_reshape(ReshapeClass kind, Bytes destination_bytes);
+
 }  // namespace gantry

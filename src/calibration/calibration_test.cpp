@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "calibration/reshape_samples.hpp"
 #include "engine/inline/inline_engine.hpp"
 
 namespace gantry {

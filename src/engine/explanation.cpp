@@ -22,18 +22,14 @@ std::string in_units(double value, const std::array<Unit, Size>& ascending) {
   return fmt::format("{:.3g} {}", value / unit->factor, unit->name);
 }
 
+// In the order of WaitStrategy.
+constexpr std::array<std::string_view, 4> kWaiting{
+    "a waiter helps with it", "a waiter sleeps to shortly before the end, then polls",
+    "a waiter polls: it is too short to sleep", "a waiter sleeps until woken"};
+
 std::string_view waiting_text(WaitStrategy waiting) {
-  switch (waiting) {
-    case WaitStrategy::automatic:
-      return "a waiter helps with it";
-    case WaitStrategy::hybrid:
-      return "a waiter sleeps to shortly before the end, then polls";
-    case WaitStrategy::poll:
-      return "a waiter polls: it is too short to sleep";
-    case WaitStrategy::sleep:
-      return "a waiter sleeps until woken";
-  }
-  return "";
+  const auto number = static_cast<std::size_t>(waiting);
+  return number < kWaiting.size() ? kWaiting[number] : "";
 }
 
 std::string line_of(const Explanation::Candidate& candidate) {

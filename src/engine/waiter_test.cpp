@@ -1,4 +1,4 @@
-#include "engine/waiter.hpp"
+#include "engine/lane_base.hpp"
 
 #include <gtest/gtest.h>
 

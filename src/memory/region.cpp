@@ -1,17 +1,25 @@
+#include <linux/mempolicy.h>
 #include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
 #include <fstream>
 #include <gantry/memory.hpp>
 #include <utility>
+#include <vector>
 
 #include "base/close_elsewhere.hpp"
 #include "base/kernel_constants.hpp"
+#include "base/mapped.hpp"
 #include "base/memfd.hpp"
+#include "base/numa_nodes.hpp"
+#include "base/populate.hpp"
 #include "base/sizes.hpp"
-#include "memory/numa.hpp"
-#include "memory/touch.hpp"
+#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {
@@ -123,20 +131,116 @@ Result<Mapped> map_plain(Bytes size, std::string_view name, bool shareable) {
   return map_shared(std::move(memory), whole(size, page_bytes()), PROT_READ | PROT_WRITE);
 }
 
+// ---- NUMA nodes ----------------------------------------------------------------------------
+
+// The cores of `node`; nothing when there is no such node.
+const NodeCpus* find(const std::vector<NodeCpus>& nodes, int node) {
+  const auto found = std::ranges::find(nodes, node, &NodeCpus::node);
+  return found == nodes.end() ? nullptr : &*found;
+}
+
+long bind(ByteSpan memory, int node) {
+  constexpr std::size_t kBits = 8 * sizeof(unsigned long);
+  const auto bit = static_cast<std::size_t>(node);
+  std::vector<unsigned long> mask(bit / kBits + 1);
+  mask[bit / kBits] = 1UL << bit % kBits;
+  // The kernel looks at one bit fewer than it is told.
+  return ::syscall(SYS_mbind, memory.data(), memory.size(), MPOL_BIND, mask.data(),
+                   mask.size() * kBits + 1, 0);
+}
+
+/// Binds pages that are made from now on to `node` (the kernel's number). Errors: `unsupported`
+/// when there is no such node, or the kernel does not bind.
+Result<void> bind_to_node(ByteSpan memory, int node) {
+  if (find(numa_nodes(), node) == nullptr)
+    return fail(Code::unsupported, fmt::format("NUMA node {}: this machine has none", node),
+                "ls /sys/devices/system/node lists the nodes");
+  if (bind(memory, node) == 0) return {};
+  return fail(Code::unsupported,
+              fmt::format("NUMA node {}: the kernel does not bind memory to it: {}", node,
+                          std::generic_category().message(errno)));
+}
+
+/// The CPUs of `node` that this process may use; of all nodes for -1. Empty when unknown.
+std::vector<int> cpus_of_node(int node) {
+  std::vector<int> cpus = allowed_cpus();
+  if (node < 0) return cpus;
+  const std::vector<NodeCpus> nodes = numa_nodes();
+  const NodeCpus* const wanted = find(nodes, node);
+  if (wanted == nullptr) return cpus;
+  std::erase_if(cpus, [&](int cpu) { return std::ranges::count(wanted->cpus, cpu) == 0; });
+  return cpus;
+}
+
+// ---- touching ------------------------------------------------------------------------------
+
+constexpr Bytes kChunk = Bytes{16} << 20;  // what a thread takes at a time
+constexpr Bytes kPerThread = 2 * kChunk;   // a thread for less costs more than it saves
+
+tl::unexpected<Error> refused(ByteSpan memory, int error) {
+  const std::string what = fmt::format("making {} bytes resident", memory.size());
+  if (!is_mapped(memory)) return fail(Code::invalid_argument, what + ": not all of it is mapped");
+  if (error == ENOMEM)
+    return fail(Code::out_of_memory, what + ": no memory left", "free memory, or lower the budget");
+  if (error == EINVAL || error == EFAULT)
+    return fail(Code::invalid_argument, what + ": not all of it can be written");
+  return fail_errno(what, error);
+}
+
+class Touching {
+ public:
+  Touching(ByteSpan memory, bool writable) : memory_(memory), writable_(writable) {}
+
+  void run() noexcept {
+    for (;;) {
+      const Bytes from = next_.fetch_add(kChunk, std::memory_order_relaxed);
+      if (from >= memory_.size() || error_.load(std::memory_order_relaxed) != 0) return;
+      const ByteSpan chunk = memory_.subspan(from, std::min(kChunk, memory_.size() - from));
+      const int error = populate(chunk, writable_ ? PageAccess::write : PageAccess::read);
+      if (error != 0) error_.store(error, std::memory_order_relaxed);
+    }
+  }
+  [[nodiscard]] int error() const noexcept { return error_.load(std::memory_order_relaxed); }
+
+ private:
+  ByteSpan memory_;
+  bool writable_;
+  std::atomic<Bytes> next_{0};
+  std::atomic<int> error_{0};
+};
+
+/// Makes every page of `memory` present; `memory` begins at a page. Writable pages are made, others
+/// mapped. Uses up to `threads` threads on the cores of `node` (-1: any); 0: as many as those cores
+/// and the size are worth. Errors: `out_of_memory`.
+Result<void> touch_pages(ByteSpan memory, bool writable, unsigned threads, int node) {
+  Touching touching(memory, writable);
+  std::vector<int> cpus;
+  if (threads != 1 && memory.size() >= 2 * kPerThread) cpus = cpus_of_node(node);
+  std::size_t count = std::max<std::size_t>(memory.size() / kPerThread, 1);
+  count = std::min({count, std::max<std::size_t>(cpus.size(), 1),
+                    threads == 0 ? cpus.size() + 1 : std::size_t{threads}});
+  std::vector<std::thread> helpers;
+  helpers.reserve(count);
+  for (std::size_t i = 1; i < count; ++i) {
+    auto helper = start_thread("a thread that touches pages", [&touching, cpu = cpus[i]] {
+      bind_this_thread({&cpu, 1});
+      touching.run();
+    });
+    if (!helper) break;  // no more threads for this user, or no memory: the existing threads do it
+    helpers.push_back(std::move(*helper));
+  }
+  touching.run();
+  for (std::thread& helper : helpers) helper.join();
+  if (touching.error() == 0) return {};
+  return refused(memory, touching.error());
+}
+
 }  // namespace
 
 std::string_view to_string(PageKind kind) noexcept {
-  switch (kind) {
-    case PageKind::any:
-      return "any";
-    case PageKind::plain:
-      return "plain";
-    case PageKind::transparent:
-      return "transparent";
-    case PageKind::hugetlb:
-      return "hugetlb";
-  }
-  return "unknown";
+  constexpr std::array<std::string_view, 4> kNames{"any", "plain", "transparent", "hugetlb"};
+  const auto number = static_cast<std::size_t>(kind);
+  return number < kNames.size() ? kNames[number] : "unknown";
 }
 
 Result<Region> Region::create(Bytes size, std::string_view name, const RegionOptions& options) {

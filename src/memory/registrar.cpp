@@ -210,7 +210,9 @@ void Registrar::leave(void* entry) noexcept {
   State& state = *state_;
   const std::lock_guard lock(state.mutex);
   State::Range& range = *static_cast<State::Range*>(entry);
+  GANTRY_ASSERT(range.users > 0);
   if (--range.users != 0) return;
+  GANTRY_ASSERT(state.report.bytes >= range.memory.size());
   const std::uint64_t started = monotonic_ns();
   const int error = do_unregister({range.key, range.remote_key}, range.memory);
   state.charge(started);

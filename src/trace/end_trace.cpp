@@ -1,14 +1,111 @@
 #include "trace/end_trace.hpp"
 
 #include <fcntl.h>
+#include <sys/mman.h>
 #include <sys/stat.h>
 
 #include <bit>
+#include <cerrno>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <utility>
+
+#include "base/assert.hpp"
+#include "base/fault_answers.hpp"
 
 namespace gantry::trace {
+
+// ---- the memory of a ring ------------------------------------------------------------------
+
+namespace {
+
+struct Range {
+  std::atomic<std::uintptr_t> from;  // 0: free; kTaken: not yet
+  std::atomic<Bytes> bytes;
+};
+constexpr std::uintptr_t kTaken = 1;
+constexpr std::size_t kMostRings = 4096;
+std::array<Range, kMostRings> ranges{};
+
+bool add(std::uintptr_t from, Bytes bytes) noexcept {
+  for (Range& range : ranges) {
+    std::uintptr_t free = 0;
+    if (!range.from.compare_exchange_strong(free, kTaken, std::memory_order_acquire,  // [T]
+                                            std::memory_order_relaxed))  // the next one, then
+      continue;
+    range.bytes.store(bytes, std::memory_order_relaxed);  // the address carries it
+    range.from.store(from, std::memory_order_release);    // [R]
+    return true;
+  }
+  return false;
+}
+
+void remove(std::uintptr_t from) noexcept {
+  for (Range& range : ranges)
+    if (range.from.load(std::memory_order_relaxed) == from)   // its owner's own
+      return range.from.store(0, std::memory_order_release);  // [T]
+}
+
+bool put_own_memory(std::uintptr_t from, Bytes bytes) noexcept {
+  void* const at = reinterpret_cast<void*>(from);  // NOLINT(performance-no-int-to-ptr): it was one
+  return ::mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                0) != MAP_FAILED;
+}
+
+// Runs in the handler.
+bool replace(int signal, siginfo_t* info, void*) noexcept {
+  if (signal != SIGBUS || info->si_code != BUS_ADRERR) return false;
+  const auto address = reinterpret_cast<std::uintptr_t>(info->si_addr);
+  for (Range& range : ranges) {
+    const std::uintptr_t from = range.from.load(std::memory_order_acquire);  // [R]
+    const Bytes bytes = range.bytes.load(std::memory_order_acquire);
+    const bool is_ours = from > kTaken && address >= from && address - from < bytes;
+    if (!is_ours || range.from.load(std::memory_order_relaxed) != from) continue;  // I2
+    const int kept = errno;
+    const bool is_there = put_own_memory(from, bytes);
+    errno = kept;
+    return is_there;
+  }
+  return false;
+}
+
+}  // namespace
+
+Result<RingMemory> RingMemory::map(int file, Bytes bytes) {
+  static const bool is_answered = answer_faults(&replace);
+  if (!is_answered) return fail(Code::unsupported, "no handler of SIGBUS could be installed");
+  void* const at =
+      ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, file, 0);
+  if (at == MAP_FAILED) return fail_errno("mapping a ring of events");
+  RingMemory memory(at, bytes);
+  memory.is_known_ = add(reinterpret_cast<std::uintptr_t>(at), bytes);  // I1
+  if (!memory.is_known_)
+    return fail(Code::unsupported, "more rings of events than a process can have");
+  return memory;
+}
+
+RingMemory::RingMemory(RingMemory&& other) noexcept
+    : at_(std::exchange(other.at_, nullptr)),
+      bytes_(other.bytes_),
+      is_known_(std::exchange(other.is_known_, false)) {}
+
+bool RingMemory::retire() noexcept {
+  const auto from = reinterpret_cast<std::uintptr_t>(at_);
+  if (!is_known_ || !put_own_memory(from, bytes_)) return false;
+  is_known_ = false;
+  remove(from);  // I1: no write of it can fault any more
+  return true;
+}
+
+RingMemory::~RingMemory() {
+  if (at_ == nullptr) return;
+  if (is_known_) remove(reinterpret_cast<std::uintptr_t>(at_));
+  ::munmap(at_, bytes_);
+}
+
+// ---- the ring of an end --------------------------------------------------------------------
+
 namespace {
 
 constexpr Bytes kMostOfAProcess = Bytes{64} << 20;  // but for rings of kLeastEvents
@@ -38,6 +135,13 @@ std::uint64_t counter() noexcept {
 #endif
 }
 
+std::string first_line(const char* path) {
+  std::string line;
+  std::ifstream file(path);
+  std::getline(file, line);
+  return line;
+}
+
 std::string variable(const char* name) {
   const char* const value = std::getenv(name);  // NOLINT(concurrency-mt-unsafe): as directory.cpp
   return value == nullptr ? "" : value;
@@ -50,10 +154,7 @@ std::string process_name() {
   const std::string replicas = variable("GANTRY_REPLICAS");
   if (!stage.empty() && (replicas.empty() || replicas == "1")) return stage;
   if (!stage.empty()) return stage + "." + variable("GANTRY_REPLICA");
-  std::string name;
-  std::ifstream file("/proc/self/comm");
-  std::getline(file, name);
-  return name;
+  return first_line("/proc/self/comm");
 }
 
 template <std::size_t size>
@@ -80,6 +181,7 @@ EndTrace::Mapped::~Mapped() {
 }
 // Another thread may still write there: the addresses stay.
 void EndTrace::Mapped::retire() noexcept {
+  GANTRY_ASSERT(is_counted);  // once
   if (!memory.retire()) return;
   is_counted = false;
   bytes_mapped.fetch_sub(memory.size(), std::memory_order_relaxed);
@@ -250,17 +352,6 @@ std::uint64_t channel_of(int page_descriptor) noexcept {
 
 // ---- spans ---------------------------------------------------------------------------------
 
-namespace {
-
-std::string thread_name() {
-  std::string name;
-  std::ifstream file("/proc/thread-self/comm");
-  std::getline(file, name);
-  return name;
-}
-
-}  // namespace
-
 std::uint64_t begin_span() noexcept {
   Scope::keep_own();
   const std::uint64_t now = ticks_and_look();
@@ -271,7 +362,7 @@ void end_span(std::uint64_t began, std::string_view name) noexcept {
   if (began == 0 || !is_on()) [[likely]]
     return;
   static_cast<void>(guarded([&]() -> Result<void> {
-    thread_local RoamingTrace mine(EndKind::thread, thread_name());
+    thread_local RoamingTrace mine(EndKind::thread, first_line("/proc/thread-self/comm"));
     if (EndTrace* const trace = mine.get()) trace->spanned(began, name);
     return {};
   }));

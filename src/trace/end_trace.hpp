@@ -7,7 +7,6 @@
 
 #include "base/fork.hpp"
 #include "trace/probes.hpp"
-#include "trace/ring_memory.hpp"
 #include "trace/tracer.hpp"
 
 namespace gantry::trace {
@@ -16,6 +15,35 @@ namespace gantry::trace {
 /// to come of it.
 // NOLINTNEXTLINE(cppcoreguidelines-avoid-non-const-global-variables): the thread's own
 [[gnu::tls_model("initial-exec")]] extern constinit thread_local MessageId last_received;
+
+// Where a file was cut off, a write ends the process by SIGBUS. A handler has memory of the process
+// in the ring's place before the write runs again: the writer goes on, and nobody reads it.
+//   I1  A range is in the table from before its first write until after its last.
+//   I2  The handler takes only what stood in the table before and after it read it, by the same
+//       address.
+
+/// A file in memory, to be written by any thread. Move-only.
+class RingMemory {
+ public:
+  /// Errors: `system`: it cannot be mapped; `unsupported`: too many rings, or no handler.
+  [[nodiscard]] static Result<RingMemory> map(int file, Bytes bytes);
+  RingMemory(RingMemory&& other) noexcept;
+  RingMemory& operator=(RingMemory&&) = delete;
+  ~RingMemory();
+
+  /// Has memory of the process in the file's place, which goes: writes that are late go there.
+  /// False: there is none, and all stays as it was.
+  bool retire() noexcept;
+
+  [[nodiscard]] void* data() const noexcept { return at_; }
+  [[nodiscard]] Bytes size() const noexcept { return bytes_; }
+
+ private:
+  RingMemory(void* at, Bytes bytes) noexcept : at_(at), bytes_(bytes) {}
+  void* at_;
+  Bytes bytes_;
+  bool is_known_ = false;  // to the handler
+};
 
 /// Writes what an end does into a ring that it makes when it is first needed. While nobody records,
 /// or there is no room for the ring, it does nothing. Any thread, after join(). Call where is_on().

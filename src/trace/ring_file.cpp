@@ -14,6 +14,11 @@ std::string_view name_in(const std::array<std::string_view, size>& names, std::u
   return number - 1U < size ? names[number - 1U] : std::string_view();
 }
 
+// In the order of EventKind.
+constexpr std::array<std::string_view, 13> kKinds{
+    "send", "copy", "publish", "receive",  "wait",    "release",  "wake",
+    "span", "step", "arrival", "transfer", "control", "operation"};
+static_assert(static_cast<std::size_t>(EventKind::operation) == kKinds.size());
 // In the order of Awaited, StepVerb, Moved and QueueWork.
 constexpr std::array<std::string_view, 7> kAwaited{"credit", "consumer", "message", "landing",
                                                    "step",   "ranks",    "the peer"};
@@ -26,29 +31,15 @@ constexpr std::array<std::string_view, 6> kQueueWork{"copy-in", "copy-out", "cop
 
 /// What the detail of an event of that kind stands for; nothing: no writer of ours wrote it.
 std::optional<std::string> detail_of(EventKind kind, std::uint8_t detail) {
+  using enum EventKind;
   std::string_view text;
-  switch (kind) {
-    case EventKind::wait:
-      text = name_in(kAwaited, detail);
-      break;
-    case EventKind::copy:
-      if (detail < kCopyEngines) text = to_string(static_cast<CopyEngine>(detail));
-      break;
-    case EventKind::step:
-    case EventKind::arrival:
-      text = name_in(kVerbs, detail);
-      break;
-    case EventKind::transfer:
-    case EventKind::control:
-      text = name_in(kMoved, detail);
-      break;
-    case EventKind::operation:
-      text = name_in(kQueueWork, detail);
-      break;
-    default:
-      return std::string();
-  }
-  return text.empty() ? std::nullopt : std::optional<std::string>(text);
+  if (kind == wait) text = name_in(kAwaited, detail);
+  if (kind == step || kind == arrival) text = name_in(kVerbs, detail);
+  if (kind == transfer || kind == control) text = name_in(kMoved, detail);
+  if (kind == operation) text = name_in(kQueueWork, detail);
+  if (kind == copy && detail < kCopyEngines) text = to_string(static_cast<CopyEngine>(detail));
+  const bool has_detail = kind == wait || kind == copy || kind >= step;
+  return has_detail && text.empty() ? std::nullopt : std::optional<std::string>(text);
 }
 
 bool is_kind(std::uint8_t kind) noexcept {
@@ -131,35 +122,8 @@ std::uint64_t TimeScale::ns_of(std::uint64_t ticks) const noexcept {
 }
 
 std::string_view to_string(EventKind kind) noexcept {
-  switch (kind) {
-    case EventKind::send:
-      return "send";
-    case EventKind::copy:
-      return "copy";
-    case EventKind::publish:
-      return "publish";
-    case EventKind::receive:
-      return "receive";
-    case EventKind::wait:
-      return "wait";
-    case EventKind::release:
-      return "release";
-    case EventKind::wake:
-      return "wake";
-    case EventKind::span:
-      return "span";
-    case EventKind::step:
-      return "step";
-    case EventKind::arrival:
-      return "arrival";
-    case EventKind::transfer:
-      return "transfer";
-    case EventKind::control:
-      return "control";
-    case EventKind::operation:
-      return "operation";
-  }
-  return "?";
+  const std::string_view name = name_in(kKinds, static_cast<std::uint8_t>(kind));
+  return name.empty() ? "?" : name;
 }
 
 // proc(5): field 22; the name, in parentheses, may hold anything.

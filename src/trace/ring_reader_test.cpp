@@ -1,4 +1,4 @@
-#include "trace/ring_reader.hpp"
+#include "trace/ring_files.hpp"
 
 #include <optional>
 #include <random>

@@ -1,4 +1,4 @@
-#include "engine/policy/cost_curve.hpp"
+#include "engine/policy/policy.hpp"
 
 #include <gtest/gtest.h>
 

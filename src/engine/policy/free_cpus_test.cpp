@@ -1,4 +1,4 @@
-#include "engine/policy/free_cpus.hpp"
+#include "engine/policy/policy_engine.hpp"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -4,11 +4,31 @@
 #include <gantry/engine/policy.hpp>
 #include <limits>
 
-#include "engine/policy/cost_curve.hpp"
-
 namespace gantry {
 
 inline constexpr std::size_t kMaxPolicyEngines = 8;
+
+/// Costs between measured sizes: straight between the points where both axes are logarithmic. Below
+/// the first point it has that point's value, above the last point its rate.
+class CostCurve {
+ public:
+  /// Sizes and costs are positive; sizes rise.
+  void add(Bytes bytes, double ns);
+  /// 0 if there is no point.
+  [[nodiscard]] double at(Bytes bytes) const noexcept;
+  [[nodiscard]] bool empty() const noexcept { return points_.empty(); }
+  /// The rate at the largest size.
+  [[nodiscard]] double bytes_per_ns() const noexcept;
+
+ private:
+  struct Point {
+    Bytes bytes;
+    double ns;
+    double log_bytes;
+    double log_ns;
+  };
+  std::vector<Point> points_;
+};
 
 /// What the policy knows of an engine besides its costs.
 struct Member {
@@ -43,11 +63,6 @@ struct Verdict {
 };
 using Verdicts = std::array<Verdict, kMaxPolicyEngines>;
 
-struct Choice {
-  std::size_t engine = 0;
-  CacheUse cache = CacheUse::reader_soon;  ///< For the first move.
-};
-
 /// Pure: the same calibration, move and situation give the same choice. Immutable.
 class Policy {
  public:
@@ -62,11 +77,11 @@ class Policy {
   [[nodiscard]] Bytes small_below(const Move& move, SubmitMode mode) const noexcept {
     return small_below_[mode == SubmitMode::queued][curve_of(move)];
   }
-  /// Allocates nothing; takes some hundred nanoseconds. The batch must not be empty.
-  [[nodiscard]] Choice choose(std::span<const Move> batch,
-                              const Situation& situation) const noexcept;
-  [[nodiscard]] Verdicts weigh(std::span<const Move> batch,
-                               const Situation& situation) const noexcept;
+  /// The engine's index. Allocates nothing; takes some hundred nanoseconds.
+  [[nodiscard]] std::size_t choose(const Move& move, const Situation& situation) const noexcept {
+    return pick(weigh(move, situation), situation.use);
+  }
+  [[nodiscard]] Verdicts weigh(const Move& move, const Situation& situation) const noexcept;
   /// Fills in everything but `waiting`.
   [[nodiscard]] Explanation explain(const Move& move, const Situation& situation) const;
 
@@ -98,9 +113,8 @@ class Policy {
     return reshapes ? 1 + static_cast<std::size_t>(move.plan->kind()) : 0;
   }
   [[nodiscard]] CostsByClass curves_of(const Member& member) const;
-  [[nodiscard]] Verdict weigh_one(std::size_t engine, std::span<const Move> batch,
+  [[nodiscard]] Verdict weigh_one(std::size_t engine, const Move& move,
                                   const Situation& situation) const noexcept;
-  void add_corrections(Verdict& verdict, std::size_t engine, const Move& move) const noexcept;
   [[nodiscard]] std::size_t pick(const Verdicts& verdicts, SubmitMode mode) const noexcept;
   [[nodiscard]] std::size_t pick_synchronous(const Verdicts& verdicts) const noexcept;
   [[nodiscard]] std::size_t pick_queued(const Verdicts& verdicts) const noexcept;

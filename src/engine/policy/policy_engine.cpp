@@ -1,18 +1,144 @@
 #include "engine/policy/policy_engine.hpp"
 
+#include <fcntl.h>
+#include <sys/epoll.h>
+
 #include <algorithm>
+#include <array>
+#include <charconv>
 #include <set>
 
+#include "base/disown.hpp"
+#include "base/event.hpp"
+#include "base/numa_nodes.hpp"
 #include "base/result.hpp"
+#include "base/worker_thread.hpp"
 #include "engine/check.hpp"
 #include "engine/policy/policy_lane.hpp"
 
 namespace gantry {
 namespace {
 
+// The fourth word of "0.20 0.18 0.12 1/80 11206": threads that run or want to. Negative: unknown.
+double running_in(std::string_view line) {
+  for (int words = 0; words < 3; ++words) {
+    const auto space = line.find(' ');
+    if (space == std::string_view::npos) return -1;
+    line.remove_prefix(space + 1);
+  }
+  int running = -1;
+  std::from_chars(line.data(), line.data() + line.size(), running);
+  return running;
+}
+
+double read_running(const std::string& path) {
+  const Fd file(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  std::array<char, 128> text{};
+  const ssize_t length = file ? ::read(file.get(), text.data(), text.size()) : -1;
+  return length > 0 ? running_in({text.data(), static_cast<std::size_t>(length)}) : -1;
+}
+
+Result<void> watch(int epoll, int event) {
+  epoll_event entry{};
+  entry.events = EPOLLIN;
+  entry.data.fd = event;
+  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, event, &entry) == 0 || errno == EEXIST) return {};
+  return fail_errno("watching a lane's event");
+}
+
 constexpr Bytes kWorthLooking = Bytes{1} << 20;  // smaller moves assume that a CPU is free
 
 }  // namespace
+
+// ---- free CPUs -----------------------------------------------------------------------------
+
+FreeCpus::FreeCpus(double cpus, std::string source)
+    : cpus_(cpus > 0 ? cpus : usable_cpus()), source_(std::move(source)) {}
+
+void FreeCpus::sample(std::uint64_t now_ns, unsigned own_workers) noexcept {
+  std::uint64_t last = sampled_ns_.load(std::memory_order_relaxed);
+  if (last != 0 && now_ns - last < kSampleNs) return;
+  if (!sampled_ns_.compare_exchange_strong(last, now_ns, std::memory_order_relaxed)) return;
+  const double seen = read_running(source_);
+  if (seen < 0) return;
+  const double others = std::max(seen - 1 - own_workers, 0.0);  // the caller runs too
+  // One moment says little. So what was seen before counts half, and CPUs that nobody looked at for
+  // long count as having been free.
+  const double before = now_ns - last < kForgottenNs ? others_.load(std::memory_order_relaxed) : 0;
+  others_.store((std::max(before, 0.0) + others) / 2, std::memory_order_relaxed);
+}
+
+double FreeCpus::besides_caller(unsigned own_workers) noexcept {
+  sample(monotonic_ns(), own_workers);
+  // Unknown: assumes the best.
+  const double others = std::max(others_.load(std::memory_order_relaxed), 0.0);
+  return std::max(cpus_ - 1 - others, 0.0);
+}
+
+// ---- watching lanes ------------------------------------------------------------------------
+
+EngineWatcher::~EngineWatcher() {
+  if (!thread_.joinable()) return;
+  if (!fork_guard_.is_this()) {  // its end would be the parent's; the handle of no thread is let go
+    disown(std::move(thread_));
+    return;
+  }
+  ring(stop_.get());
+  thread_.join();
+}
+
+Result<void> EngineWatcher::start() {
+  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
+  if (!epoll_) return fail_errno("epoll_create1");
+  GANTRY_ASSIGN(stop_, make_event());
+  GANTRY_TRY(watch(epoll_.get(), stop_.get()));
+  GANTRY_ASSIGN(thread_, gantry::start_thread("the thread that watches lanes", [this] { work(); }));
+  return {};
+}
+
+Result<void> EngineWatcher::add(int event, Watched& target) {
+  if (!fork_guard_.is_this()) return fail(Code::closed, "watching lanes: this is a forked child");
+  const std::lock_guard lock(mutex_);
+  if (!thread_.joinable()) GANTRY_TRY(start());
+  GANTRY_TRY(watch(epoll_.get(), event));
+  return guarded([&]() -> Result<void> {
+    targets_[event] = &target;
+    return {};
+  });
+}
+
+void EngineWatcher::remove(Watched& target) noexcept {
+  if (!fork_guard_.is_this()) return;  // the parent goes on listening
+  const std::lock_guard lock(mutex_);
+  std::erase_if(targets_, [&](const auto& watched) {
+    if (watched.second != &target) return false;
+    ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.first, nullptr);
+    return true;
+  });
+}
+
+// False: it is the descriptor that ends this thread. One that was removed since it rang belongs to
+// nobody.
+bool EngineWatcher::ring_of(int event) noexcept {
+  if (event == stop_.get()) return false;
+  const std::lock_guard lock(mutex_);
+  const auto found = targets_.find(event);
+  if (found == targets_.end()) return true;
+  drain(event);
+  found->second->look();
+  return true;
+}
+
+void EngineWatcher::work() noexcept {
+  std::array<epoll_event, 16> events{};
+  for (;;) {
+    const int count = ::epoll_wait(epoll_.get(), events.data(), events.size(), -1);
+    for (int i = 0; i < count; ++i)
+      if (!ring_of(events[static_cast<std::size_t>(i)].data.fd)) return;
+  }
+}
+
+// ---- the engine ----------------------------------------------------------------------------
 
 PolicyEngine::PolicyEngine(std::vector<std::shared_ptr<Engine>> engines, Calibration calibration,
                            PolicyOptions options)

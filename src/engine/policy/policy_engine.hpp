@@ -1,18 +1,84 @@
 #pragma once  // engine/policy/policy_engine.hpp: the engine "auto", which passes moves on.
 
+#include <atomic>
+#include <map>
 #include <mutex>
 #include <shared_mutex>
+#include <thread>
 
 #include "base/clock.hpp"
+#include "base/fd.hpp"
 #include "base/fork.hpp"
 #include "engine/engine_counters.hpp"
-#include "engine/policy/free_cpus.hpp"
 #include "engine/policy/policy.hpp"
-#include "engine/policy/watcher.hpp"
 
 namespace gantry {
 
 class PolicyLane;
+
+/// Counts the CPUs of this process on which nobody runs besides the caller, as lately seen. The
+/// kernel is asked at most every 2 ms, which takes some microseconds. Any thread.
+class FreeCpus {
+ public:
+  /// `cpus` 0: by the affinity of the calling thread.
+  explicit FreeCpus(double cpus, std::string source = "/proc/loadavg");
+
+  /// `own_workers`: threads that run for us now, or have just done so and look for more. They count
+  /// as free if this call asks the kernel.
+  [[nodiscard]] double besides_caller(unsigned own_workers) noexcept;
+  [[nodiscard]] double cpus() const noexcept { return cpus_; }
+
+  static constexpr std::uint64_t kForgottenNs = 10'000'000;
+  static constexpr std::uint64_t kSampleNs = 2'000'000;
+
+ private:
+  void sample(std::uint64_t now_ns, unsigned own_workers) noexcept;
+
+  double cpus_;
+  std::string source_;
+  // All relaxed: a guess, as good as its age.
+  std::atomic<std::uint64_t> sampled_ns_{0};
+  std::atomic<double> others_{-1};  // others that run, smoothed; negative: never seen
+};
+
+/// Called when a descriptor rings; look() must not call the watcher.
+class Watched {
+ public:
+  Watched() = default;
+  Watched(const Watched&) = delete;
+  Watched& operator=(const Watched&) = delete;
+  virtual void look() noexcept = 0;
+
+ protected:
+  ~Watched() = default;
+};
+
+/// One thread, made when the first descriptor is added; it sleeps until one rings.
+class EngineWatcher {
+ public:
+  EngineWatcher() = default;
+  EngineWatcher(const EngineWatcher&) = delete;
+  EngineWatcher& operator=(const EngineWatcher&) = delete;
+  ~EngineWatcher();
+
+  /// From now on a ring of `event` (an eventfd) calls `target`. Adding twice has no further effect.
+  /// Do not call it with a lock held that look() takes. Errors: `system`.
+  [[nodiscard]] Result<void> add(int event, Watched& target);
+  /// When it returns, `target` is not being called and never will be.
+  void remove(Watched& target) noexcept;
+
+ private:
+  [[nodiscard]] Result<void> start();
+  void work() noexcept;
+  bool ring_of(int event) noexcept;
+
+  const ForkGuard fork_guard_;  // a forked child shares the descriptors, not the thread
+  std::mutex mutex_;            // held while a target is called, so remove() waits for that
+  std::map<int, Watched*> targets_;
+  Fd epoll_;
+  Fd stop_;
+  std::thread thread_;
+};
 
 /// What the policy is told of the process, beside the calibration.
 struct PolicyOptions {
@@ -61,7 +127,6 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   [[nodiscard]] Explanation explain(const Move& move, SubmitMode mode,
                                     const EngineBytes& own) const;
   [[nodiscard]] Engine& engine(std::size_t index) const noexcept { return *engines_[index]; }
-  [[nodiscard]] std::size_t engine_count() const noexcept { return engines_.size(); }
   /// False in a forked child: the engines' threads are the parent's.
   [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
   /// The engine takes no moves, now or ever: nobody need try it again.
@@ -111,7 +176,7 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
 /// Passes each move on to the one of `engines` that the calibration says ends it first, and says
 /// why. A queued move goes to the one that also takes the least of the caller's time. The first
 /// engine is chosen when nothing speaks against it; it must have no threads and need no device
-/// (inline). A batch goes to one engine as a whole. Stopping "auto" does not stop `engines`.
+/// (inline). Stopping "auto" does not stop `engines`.
 /// Errors: `invalid_argument` (no engine, more than 8, or one twice), `out_of_memory`.
 [[nodiscard]] Result<std::shared_ptr<PolicyEngine>> make_auto_engine(
     std::vector<std::shared_ptr<Engine>> engines, Calibration calibration,

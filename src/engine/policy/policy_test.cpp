@@ -82,7 +82,7 @@ TEST_P(PolicyTable, Chooses) {
   Situation situation = situation_of(row.use);
   Move move = row.move;
   row.change(situation, move);
-  EXPECT_EQ(policy.choose({&move, 1}, situation).engine, row.expected);
+  EXPECT_EQ(policy.choose(move, situation), row.expected);
 }
 
 const Row kTable[] = {
@@ -128,12 +128,11 @@ TEST(Policies, AreNeverATenthBehindTheBestEngine) {
   for (const SubmitMode use : {SubmitMode::synchronous, SubmitMode::queued})
     for (Bytes bytes = 64; bytes <= 1024 * kMiB; bytes += bytes / 3) {
       const Move move = move_of(bytes);
-      const Verdicts verdicts = policy.weigh({&move, 1}, situation_of(use));
+      const Verdicts verdicts = policy.weigh(move, situation_of(use));
       const auto best =
           std::min({verdicts[0].predicted_ns, verdicts[1].predicted_ns, verdicts[2].predicted_ns});
-      const Choice choice = policy.choose({&move, 1}, situation_of(use));
-      EXPECT_LE(verdicts[choice.engine].predicted_ns, best * 1.1)
-          << bytes << " bytes, " << to_string(use);
+      const std::size_t chosen = policy.choose(move, situation_of(use));
+      EXPECT_LE(verdicts[chosen].predicted_ns, best * 1.1) << bytes << " bytes, " << to_string(use);
     }
 }
 
@@ -144,7 +143,7 @@ TEST(Policies, CallSmallOnlyWhatTheFirstEngineTakes) {
       for (Bytes bytes = 1; bytes <= 1024 * kMiB; bytes += bytes / 4 + 1) {
         const Move move = move_of(bytes);
         if (!policy.is_small(move, use)) break;
-        EXPECT_EQ(policy.choose({&move, 1}, situation_of(use)).engine, kInline) << bytes;
+        EXPECT_EQ(policy.choose(move, situation_of(use)), kInline) << bytes;
       }
   }
 }
@@ -183,22 +182,14 @@ TEST(Policies, TakeNoGainOfASingleSizeForOne) {
   EXPECT_TRUE(policy.is_small(move_of(kMiB), SubmitMode::synchronous));
 }
 
-TEST(Policies, WeighABatchAsAWhole) {
-  const Policy policy = policy_over(3);
-  const std::vector<Move> batch(32, move_of(16 * kKiB));
-  EXPECT_EQ(policy.choose({batch.data(), 1}, situation_of(SubmitMode::synchronous)).engine,
-            kInline);
-  EXPECT_EQ(policy.choose(batch, situation_of(SubmitMode::synchronous)).engine, kDsa);
-}
-
 TEST(Policies, EstimateWhatWasNotMeasured) {
   const Policy policy(default_calibration(32 * kMiB, 2),
                       {{"inline", CopyEngine::inline_, kAllKinds, 64},
                        {"thread", CopyEngine::thread, kAllKinds, 64}});
   EXPECT_TRUE(policy.is_small(move_of(64 * kKiB), SubmitMode::queued));
   const Move large = move_of(64 * kMiB);
-  EXPECT_EQ(policy.choose({&large, 1}, situation_of(SubmitMode::queued)).engine, kThread);
-  EXPECT_EQ(policy.choose({&large, 1}, situation_of(SubmitMode::synchronous)).engine, kInline);
+  EXPECT_EQ(policy.choose(large, situation_of(SubmitMode::queued)), kThread);
+  EXPECT_EQ(policy.choose(large, situation_of(SubmitMode::synchronous)), kInline);
 }
 
 // ---- reshapes ------------------------------------------------------------------------------
@@ -244,13 +235,12 @@ TEST(Policies, ChooseForAReshapeByTheCurveOfItsClass) {
     ASSERT_EQ(plan.kind(), kind);
     const Move move = reshape_of(plan);
     const bool dear = kind == ReshapeClass::permuting;
-    EXPECT_EQ(policy.choose({&move, 1}, situation_of(SubmitMode::synchronous)).engine,
-              dear ? kThread : kInline)
+    EXPECT_EQ(policy.choose(move, situation_of(SubmitMode::synchronous)), dear ? kThread : kInline)
         << to_string(kind);
     EXPECT_EQ(policy.is_small(move, SubmitMode::synchronous), !dear) << to_string(kind);
   }
   const Move copied = move_of(kMiB);  // 100 us, and 36 of the device
-  EXPECT_EQ(policy.choose({&copied, 1}, situation_of(SubmitMode::synchronous)).engine, kDsa);
+  EXPECT_EQ(policy.choose(copied, situation_of(SubmitMode::synchronous)), kDsa);
 }
 
 TEST(Policies, CallAReshapeSmallOnlyWhereTheFirstEngineTakesIt) {
@@ -261,7 +251,7 @@ TEST(Policies, CallAReshapeSmallOnlyWhereTheFirstEngineTakesIt) {
         const ReshapePlan plan = plan_of(kind, bytes);
         const Move move = reshape_of(plan);
         if (!policy.is_small(move, use)) break;
-        EXPECT_EQ(policy.choose({&move, 1}, situation_of(use)).engine, kInline)
+        EXPECT_EQ(policy.choose(move, situation_of(use)), kInline)
             << to_string(kind) << ' ' << bytes;
       }
 }
@@ -271,9 +261,9 @@ TEST(Policies, TakeAReshapeThatWasNotMeasuredForACopyOfWhatItMakes) {
   const ReshapePlan plan = plan_of(ReshapeClass::narrowing, 64 * kMiB);
   const Move move = reshape_of(plan), copied = move_of(64 * kMiB);
   const Situation now = situation_of(SubmitMode::synchronous);
-  EXPECT_EQ(policy.choose({&move, 1}, now).engine, kThread);
-  EXPECT_EQ(policy.weigh({&move, 1}, now)[kInline].predicted_ns,
-            policy.weigh({&copied, 1}, now)[kInline].predicted_ns);
+  EXPECT_EQ(policy.choose(move, now), kThread);
+  EXPECT_EQ(policy.weigh(move, now)[kInline].predicted_ns,
+            policy.weigh(copied, now)[kInline].predicted_ns);
 }
 
 TEST(Policies, SayWhatAReshapeMakesOfWhat) {
@@ -322,10 +312,10 @@ TEST(Policies, ExplainWhatTheyChoose) {
     for (Bytes bytes = 64; bytes <= 1024 * kMiB; bytes *= 2) {
       const Move move = move_of(bytes);
       const Explanation said = policy.explain(move, situation_of(use));
-      const Choice choice = policy.choose({&move, 1}, situation_of(use));
-      EXPECT_EQ(said.candidates[choice.engine].engine, to_string(said.engine));
-      EXPECT_EQ(said.predicted, said.candidates[choice.engine].predicted);
-      EXPECT_EQ(said.cache, choice.cache);
+      const std::size_t chosen = policy.choose(move, situation_of(use));
+      EXPECT_EQ(said.candidates[chosen].engine, to_string(said.engine));
+      EXPECT_EQ(said.predicted, said.candidates[chosen].predicted);
+      EXPECT_EQ(said.cache, policy.cache_for(move));
       EXPECT_FALSE(said.reasons.empty());
     }
 }

@@ -1,9 +1,15 @@
 #include "engine/thread/core.hpp"
 
+#include <linux/mempolicy.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <limits>
 #include <utility>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/cpu.hpp"
 #include "base/futex.hpp"
@@ -19,6 +25,34 @@ constexpr int kLooks = 16;  // between two readings of the clock
 constexpr Ticket kAny{std::numeric_limits<std::uint64_t>::max()};
 
 }  // namespace
+
+// ---- where workers are ---------------------------------------------------------------------
+
+NodeGroups::NodeGroups(std::span<const WorkerPlace> places, NodeOf node_of) : node_of_(node_of) {
+  for (const WorkerPlace& place : places)
+    if (std::ranges::find(nodes_, place.node) == nodes_.end()) nodes_.push_back(place.node);
+}
+
+int NodeGroups::node_of_page(const void* address) noexcept {
+  int node = -1;
+  const long answer =
+      ::syscall(SYS_get_mempolicy, &node, nullptr, 0, address, MPOL_F_NODE | MPOL_F_ADDR);
+  return answer == 0 ? node : -1;
+}
+
+unsigned NodeGroups::of_node(int node) const noexcept {
+  const auto found = std::ranges::find(nodes_, node);
+  return found == nodes_.end() ? 0 : static_cast<unsigned>(found - nodes_.begin());
+}
+
+unsigned NodeGroups::near(const Move& move) const noexcept {
+  if (nodes_.size() == 1) return 0;
+  if (move.bytes >= kAskedFrom) return of_node(node_of_(move.destination));
+  unsigned cpu = 0, node = 0;
+  return ::getcpu(&cpu, &node) == 0 ? of_node(static_cast<int>(node)) : 0;
+}
+
+// ---- beginning and end ---------------------------------------------------------------------
 
 ThreadCore::ThreadCore(const ThreadOptions& options, NodeGroups::NodeOf node_of)
     : groups_(options.workers, node_of),
@@ -216,6 +250,7 @@ std::optional<std::size_t> ThreadCore::help(LaneEntry& lane, Ticket last, Help w
   const Ran ran = run(unit);
   counters_.add_helped(ran.executed.bytes_done);
   lock.lock();
+  GANTRY_ASSERT(helpers_ > 0);
   --helpers_;
   const std::size_t ended = finish(lane, unit, ran, 0);
   if (ended > 0) pending_wakeups.announce = &lane;
@@ -257,6 +292,7 @@ void ThreadCore::begin_alone(LaneEntry& lane) noexcept {
     const Ran ran = run(unit);
     counters_.add_helped(ran.executed.bytes_done);
     lock.lock();
+    GANTRY_ASSERT(helpers_ > 0);
     --helpers_;
     if (finish(lane, unit, ran, 0) > 0) pending_wakeups.announce = &lane;
     called = is_worth_calling(lane.moves.undone(), unit, ran) || monotonic_ns() > until_ns;

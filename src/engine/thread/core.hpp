@@ -1,20 +1,93 @@
 #pragma once  // engine/thread/core.hpp: what an engine and its lanes share: workers, turns,
               // counters.
 
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "base/fork.hpp"
 #include "engine/engine_counters.hpp"
-#include "engine/thread/node_groups.hpp"
-#include "engine/thread/rate_estimate.hpp"
 #include "engine/thread/scheduler.hpp"
 #include "engine/thread/thread_engine.hpp"
-#include "engine/thread/worker.hpp"
 
 namespace gantry {
+
+/// Workers by NUMA node. Groups are counted from 0, in the order in which their nodes first appear.
+/// A plain value.
+class NodeGroups {
+ public:
+  /// The kernel's number of the node that holds the page at `address`; negative: unknown.
+  using NodeOf = int (*)(const void* address) noexcept;
+  static int node_of_page(const void* address) noexcept;
+
+  explicit NodeGroups(std::span<const WorkerPlace> places, NodeOf node_of = node_of_page);
+
+  [[nodiscard]] unsigned count() const noexcept { return static_cast<unsigned>(nodes_.size()); }
+  /// 0 for a node without workers.
+  [[nodiscard]] unsigned of_node(int node) const noexcept;
+  /// The group for a move: by the node of its destination's first page. The kernel is asked only
+  /// for large moves, and only where there is a choice; small ones go to the node that their
+  /// submitter runs on.
+  [[nodiscard]] unsigned near(const Move& move) const noexcept;
+
+  static constexpr Bytes kAskedFrom = Bytes{4} << 20;  // some microseconds in a millisecond
+
+ private:
+  std::vector<int> nodes_;
+  NodeOf node_of_;
+};
+
+/// How quick the workers have lately been. Written under the engine's lock, read by any thread.
+/// Relaxed: each figure stands by itself.
+class RateEstimate {
+ public:
+  /// Learns from one worker's unit. Short units are ignored, since they tell more of the clock than
+  /// of the memory. `shared`: a waiter helped meanwhile, which a sleeping waiter cannot count on.
+  void learn_unit(Bytes bytes, std::uint64_t ns, bool shared) noexcept {
+    if (bytes < kTelling || ns == 0 || (shared && seen_alone_)) return;
+    seen_alone_ = seen_alone_ || !shared;
+    const double old = rate();
+    // A worker that lost its CPU in the middle says little about memory.
+    const double seen = std::clamp(static_cast<double>(bytes) / static_cast<double>(ns),
+                                   old / kMostChange, old * kMostChange);
+    rate_.store(old + (seen - old) / kMemory, std::memory_order_relaxed);
+  }
+  /// Learns the time from submit() to an idle engine until a worker began.
+  void learn_start(std::uint64_t ns) noexcept {
+    const std::uint64_t old = start_ns(), seen = std::min(ns, old * 4);
+    start_ns_.store(seen > old ? old + (seen - old) / 8 : old - (old - seen) / 8,
+                    std::memory_order_relaxed);
+  }
+
+  [[nodiscard]] double rate() const noexcept { return rate_.load(std::memory_order_relaxed); }
+  [[nodiscard]] std::uint64_t start_ns() const noexcept {
+    return start_ns_.load(std::memory_order_relaxed);
+  }
+  /// Bytes that are done before a worker would be awake: not worth waking anybody for.
+  [[nodiscard]] Bytes wake_up_bytes() const noexcept {
+    return static_cast<Bytes>(rate() * static_cast<double>(start_ns()));
+  }
+  /// The largest unit for which another lane waits no longer than kUnitNs.
+  [[nodiscard]] Bytes unit_bytes() const noexcept {
+    const auto bytes = static_cast<Bytes>(rate() * kUnitNs);
+    return std::clamp(bytes / kLeastUnit * kLeastUnit, kLeastUnit, kUnitBytes);
+  }
+
+  static constexpr Bytes kLeastUnit = Bytes{64} << 10;
+
+ private:
+  static constexpr double kUnitNs = 80'000;
+  static constexpr double kMostChange = 4;
+  static constexpr double kMemory = 8;  // samples
+  static constexpr Bytes kTelling = Bytes{32} << 10;
+
+  std::atomic<double> rate_{8};  // bytes a nanosecond, of one worker
+  std::atomic<std::uint64_t> start_ns_{10'000};
+  bool seen_alone_ = false;
+};
 
 // The engine and each lane hold it; the workers end with the last of them. One lock is held for the
 // bookkeeping of a unit, never while bytes are moved, somebody is woken or sleeps (except at the

@@ -18,6 +18,7 @@ void LaneQueue::stage(std::size_t index, const Move& move, CacheUse cache, unsig
 }
 
 void LaneQueue::publish(std::size_t count) noexcept {
+  GANTRY_ASSERT(unended() + count <= depth());  // I4
   for (std::size_t i = 0; i < count; ++i) {
     LaneSlot& slot = this->slot(++given_);
     submitted_bytes_ += slot.move.bytes;
@@ -36,6 +37,7 @@ Unit LaneQueue::take(Bytes at_most, std::uint64_t last) noexcept {
   if (found == nullptr) return {};
   LaneSlot& slot = this->slot(found->ticket);
   const Unit unit{&slot, slot.taken, std::min(at_most, slot.move.bytes - slot.taken)};
+  GANTRY_DEBUG_ASSERT(unit.bytes > 0);  // a slot that is not over has more
   slot.taken += unit.bytes;
   ++slot.in_flight;
   slot.over = slot.taken == slot.move.bytes;
@@ -50,6 +52,7 @@ void LaneQueue::finish(const Unit& unit, const Executed& executed,
   --slot.in_flight;
   slot.helper_cpu_ns += helper_cpu_ns;
   settled_bytes_ += unit.bytes;
+  GANTRY_ASSERT(settled_bytes_ <= submitted_bytes_);
   if (executed.cause != Cause::none) note_event(slot, unit.offset, executed);
   skip_over();
 }

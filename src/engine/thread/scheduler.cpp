@@ -1,8 +1,40 @@
 #include "engine/thread/scheduler.hpp"
 
+#include <pthread.h>
+
 #include "base/assert.hpp"
+#include "base/disown.hpp"
+#include "base/futex.hpp"
+#include "base/numa_nodes.hpp"
+#include "base/worker_thread.hpp"
 
 namespace gantry {
+
+// ---- workers -------------------------------------------------------------------------------
+
+Result<void> Worker::start(const WorkerPlace& place, std::function<void()> body) {
+  GANTRY_ASSIGN(thread_, start_thread("a copy thread", [place, body = std::move(body)] {
+                  ::pthread_setname_np(::pthread_self(), "gantry-copy");
+                  bind_this_thread(place.cpus);
+                  body();
+                }));
+  return {};
+}
+
+void Worker::forget_thread() noexcept {
+  if (thread_.joinable()) disown(std::move(thread_));
+}
+
+void Worker::park() noexcept {
+  while (awake_.load(std::memory_order_acquire) == 0) futex_wait(awake_, 0);  // [K]
+}
+
+void Worker::wake() noexcept {
+  awake_.store(1, std::memory_order_release);  // [K]
+  futex_wake(awake_, 1);
+}
+
+// ---- whose turn it is ----------------------------------------------------------------------
 
 void Scheduler::append(LaneEntry& lane, int group) noexcept {
   List& list = lists_[static_cast<std::size_t>(group)];
@@ -20,6 +52,7 @@ void Scheduler::remove(LaneEntry& lane) noexcept {
   (lane.previous_ != nullptr ? lane.previous_->next_ : list.first) = lane.next_;
   (lane.next_ != nullptr ? lane.next_->previous_ : list.last) = lane.previous_;
   lane.group_ = LaneEntry::kNoGroup;
+  GANTRY_ASSERT(listed_ > 0);  // I4
   --listed_;
   GANTRY_CHECK_INVARIANTS(*this);
 }

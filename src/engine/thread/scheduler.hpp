@@ -1,13 +1,46 @@
 #pragma once  // engine/thread/scheduler.hpp: which lane is next, and which worker is woken for it.
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
+#include <gantry/types.hpp>
+#include <thread>
 #include <vector>
 
 #include "base/assert.hpp"
 #include "engine/thread/lane_queue.hpp"
-#include "engine/thread/worker.hpp"
+#include "engine/thread/thread_engine.hpp"
 
 namespace gantry {
+
+/// Whoever takes a worker out of the scheduler's list of idle ones, under the lock, owes it one
+/// wake(), after the lock. [K]: what was done before wake() is seen after park().
+class Worker {
+ public:
+  explicit Worker(unsigned group) noexcept : group_(group) {}
+
+  [[nodiscard]] unsigned group() const noexcept { return group_; }
+
+  /// Runs `body` on a thread of its own at `place`. Signals go to other threads, except those that
+  /// a thread raises itself. Errors: `system`.
+  [[nodiscard]] Result<void> start(const WorkerPlace& place, std::function<void()> body);
+  void join() {
+    if (thread_.joinable()) thread_.join();
+  }
+  /// For a forked child, where the thread does not exist and cannot be joined.
+  void forget_thread() noexcept;
+
+  void prepare_to_park() noexcept { awake_.store(0, std::memory_order_relaxed); }  // under the lock
+  void park() noexcept;
+  void wake() noexcept;
+
+  Worker* next_idle = nullptr;  // the scheduler's
+
+ private:
+  unsigned group_;
+  std::atomic<std::uint32_t> awake_{1};
+  std::thread thread_;
+};
 
 /// A lane as the engine's core sees it.
 struct LaneEntry {
@@ -63,6 +96,7 @@ class Scheduler {
     GANTRY_CHECK_INVARIANTS(*this);
   }
   void end_looking() noexcept {
+    GANTRY_DEBUG_ASSERT(looking_ > 0);  // I6
     --looking_;
     GANTRY_CHECK_INVARIANTS(*this);
   }

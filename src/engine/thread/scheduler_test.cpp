@@ -8,7 +8,7 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/thread/node_groups.hpp"
+#include "engine/thread/core.hpp"
 
 namespace gantry {
 

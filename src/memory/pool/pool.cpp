@@ -1,15 +1,63 @@
-#include <algorithm>
-#include <memory>
-
-#include "base/result.hpp"
-#include "base/system_memory.hpp"
 #include "memory/pool/state.hpp"
 
-// The pool as its users see it, its beginning and its end.
+#include <algorithm>
+#include <bit>
+#include <gantry/memory/allocator.hpp>
+#include <memory>
+
+#include "base/assert.hpp"
+#include "base/result.hpp"
+#include "base/system_memory.hpp"
+
+// Most calls see only the near way, through what the thread keeps; what it cannot do, the slow way
+// does under the pool's lock. The handles' ways in stand here, too, to be one function with it.
 namespace gantry {
 namespace {
 
 std::atomic<std::uint64_t> next_number{1};
+
+ThreadCache* near_cache(PoolState& pool) noexcept {
+  const HotCache& hot = hot_caches[pool.number() % kHotCaches];
+  return hot.pool == pool.number() ? hot.cache : cache_of_this_thread(pool);
+}
+
+void count_allocation(ThreadCache& cache, Bytes size) noexcept {
+  cache.allocations.add(1);
+  cache.live_bytes.add(size);
+  const auto live = static_cast<std::int64_t>(cache.live_bytes.get());
+  if (live > static_cast<std::int64_t>(cache.peak_bytes.get()))
+    cache.peak_bytes.set(cache.live_bytes.get());
+}
+
+void count_return(ThreadCache& cache, Bytes size) noexcept {
+  cache.returns.add(1);
+  cache.live_bytes.add(std::uint64_t{0} - size);
+}
+
+// Rare cases stand apart: every call would pay for their stack frame and registers.
+[[gnu::noinline]] Result<DeviceKey> key_of_nothing() {
+  return fail(Code::invalid_argument, "the key of an empty block");
+}
+
+std::string megabytes(Bytes bytes) {
+  return bytes < (Bytes{1} << 20)
+             ? fmt::format("{} bytes", bytes)
+             : fmt::format("{:.1f} MiB", static_cast<double>(bytes) / (1 << 20));
+}
+
+std::string largest_of(const std::vector<Holder>& holders) {
+  constexpr std::size_t kNamed = 3;
+  std::string text;
+  std::size_t named = 0;
+  for (const Holder& holder : holders) {
+    text += fmt::format("{} {}: {} in {} block{}, the oldest {} s old",
+                        text.empty() ? "; held by" : ",",
+                        holder.tag.empty() ? "(untagged)" : holder.tag, megabytes(holder.bytes),
+                        holder.blocks, holder.blocks == 1 ? "" : "s", holder.oldest.count());
+    if (++named == kNamed) break;
+  }
+  return text;
+}
 
 }  // namespace
 
@@ -81,20 +129,6 @@ Result<Tag> PoolState::tag(std::string_view name) {
   });
 }
 
-// Needs mutex_. Null: `data` is in no piece of this pool.
-Extent* PoolState::extent_at(const std::byte* data) const {
-  const auto address = reinterpret_cast<std::uintptr_t>(data);
-  const auto after = by_address_.upper_bound(address);
-  if (after == by_address_.begin()) return nullptr;
-  const Slab& slab = *std::prev(after)->second;
-  const Bytes offset = address - std::prev(after)->first;
-  if (offset >= slab.region->size()) return nullptr;
-  const auto next = slab.extents.upper_bound(offset);
-  if (next == slab.extents.begin()) return nullptr;
-  Extent& extent = *std::prev(next)->second;
-  return offset < extent.offset() + extent.capacity ? &extent : nullptr;
-}
-
 Result<Block> PoolState::adopt(std::byte* data) {
   const auto refuse = [&](const char* why) {
     return guarded([&]() -> Result<Block> {
@@ -104,7 +138,7 @@ Result<Block> PoolState::adopt(std::byte* data) {
   };
   if (!fork_guard_.is_this()) return refuse("of the process that forked this one");
   const std::lock_guard lock(mutex_);
-  Extent* const extent = extent_at(data);
+  Extent* const extent = store_.extent_at(data);
   if (extent == nullptr) return refuse("not memory of this pool");
   if (extent->data != data) return refuse("not the beginning of a block");
   if (extent->handles.load(std::memory_order_acquire) == 0) return refuse("given back already");
@@ -120,7 +154,7 @@ Result<Block> PoolState::find(const std::byte* data) {
   if (auto here = guarded([&] { return check_not_forked(); }); !here)
     return tl::unexpected(std::move(here).error());
   const std::lock_guard lock(mutex_);
-  Extent* const extent = extent_at(data);
+  Extent* const extent = store_.extent_at(data);
   // What lies behind the block's size is in none, nor is a block that its last handle abandoned.
   const bool is_in_block =
       extent != nullptr && data < extent->data + extent->size.load(std::memory_order_relaxed);
@@ -142,31 +176,353 @@ Bytes PoolState::trim() {
   std::unique_ptr<Slab> dropped;
   const std::lock_guard growing(growing_);
   const std::lock_guard lock(mutex_);
-  const Bytes before = slab_bytes_;
+  const Bytes before = store_.slab_bytes();
   reclaim();
-  dropped = drop_empty_slabs();
-  return before - slab_bytes_;
-}
-
-// Needs mutex_. Null: it is gone.
-Slab* PoolState::slab_of(std::uint32_t number) const noexcept {
-  const auto found = std::find_if(slabs_.begin(), slabs_.end(),
-                                  [number](const auto& slab) { return slab->number == number; });
-  return found == slabs_.end() ? nullptr : found->get();
+  dropped = store_.drop_empty_slabs();
+  return before - store_.slab_bytes();
 }
 
 std::shared_ptr<const Region> PoolState::slab(std::uint32_t number) {
   if (!fork_guard_.is_this()) return nullptr;
   const std::lock_guard lock(mutex_);
-  const Slab* const found = slab_of(number);
+  const Slab* const found = store_.slab_of(number);
   return found == nullptr ? nullptr : found->region;
 }
 
 std::shared_ptr<const void> PoolState::charge(std::uint32_t number) {
   if (!fork_guard_.is_this()) return nullptr;
   const std::lock_guard lock(mutex_);
-  const Slab* const found = slab_of(number);
+  const Slab* const found = store_.slab_of(number);
   return found == nullptr ? nullptr : found->charge;
+}
+
+PoolReport PoolState::report() {
+  PoolReport report;
+  if (!fork_guard_.is_this()) return report;
+  const std::lock_guard lock(mutex_);
+  const auto add = [&](ThreadCache& cache) {
+    report.live_bytes += cache.live_bytes.get();
+    report.blocks += cache.allocations.get() - cache.returns.get();
+    report.allocations += cache.allocations.get();
+    report.reuses += cache.allocations.get() - cache.far_allocations.get();
+    report.peak_bytes += cache.peak_bytes.get();
+  };
+  add(shared_);
+  for (const auto& cache : caches_) add(*cache);
+  report.budget_bytes = options_.budget_bytes;
+  store_.fill(report);
+  for (const auto& registrar : options_.registrars)
+    report.registrars.push_back(registrar->report());
+  report.holders = store_.holders(tags_);
+  return report;
+}
+
+Error PoolState::named(Error error) const {
+  error.message = fmt::format("{}: {}", options_.name, error.message);
+  return error;
+}
+
+// ---- handing out ---------------------------------------------------------------------------
+
+Result<Need> PoolState::need_for(Bytes size, const BlockOptions& options) const {
+  if (size == 0) return fail(Code::invalid_argument, "a block of 0 bytes");
+  const Bytes alignment = options.alignment == 0 ? kLine : options.alignment;
+  if (!std::has_single_bit(alignment))
+    return fail(Code::invalid_argument,
+                fmt::format("a block aligned to {}: not a power of two", alignment));
+  const Bytes most = std::min(options_.budget_bytes, kLargestClass);
+  if (size > most || alignment > most)
+    return fail(Code::too_large,
+                fmt::format("a block of {} bytes aligned to {}: the limit is {} bytes", size,
+                            alignment, most),
+                "split it, or raise the budget if the machine has the memory");
+  if (alignment > kPage) return Need{size, round_up(size, kPage), alignment, kNoClass, true};
+  // Between a line and a page only a page keeps every piece of a run aligned.
+  const Bytes capacity = capacity_for(alignment > kLine ? std::max(size, kPage) : size);
+  return Need{size, capacity, alignment_of(capacity), class_of(capacity), false};
+}
+
+// Always makes the Block that the caller gets: moving it would cost as much as making it.
+inline Block PoolState::hand_out(Extent& extent, Bytes size, Tag tag) noexcept {
+  GANTRY_DEBUG_ASSERT(extent.handles.load(std::memory_order_relaxed) == 0);  // I1
+  GANTRY_DEBUG_ASSERT(size <= extent.capacity);
+  extent.size.store(size, std::memory_order_relaxed);
+  extent.tag.store(tag.number, std::memory_order_relaxed);
+  extent.born_s.store(wall_seconds(), std::memory_order_relaxed);
+  extent.of_container.store(false, std::memory_order_relaxed);
+  extent.handles.store(1, std::memory_order_release);  // [H] report() sees the above
+  unpoison({extent.data, size});
+  return block_of(extent);
+}
+
+// A kept piece that holds `capacity`, or null. Does not check what having a cache implies: a forked
+// child has none, and none keeps a piece larger than the budget.
+inline Extent* PoolState::near_allocate(Bytes size, Bytes capacity, ThreadCache* cache) noexcept {
+  if (capacity - 1 >= kLargestClass || cache == nullptr) return nullptr;
+  const unsigned size_class = class_of(capacity);
+  if (!cache->lock.enter()) return nullptr;
+  Extent* const extent = cache->pop(size_class, capacity);
+  if (extent != nullptr) count_allocation(*cache, size);
+  cache->lock.leave();
+  return extent;
+}
+
+inline Result<Block> PoolState::allocate(Bytes size, const BlockOptions& options) {
+  ThreadCache* const cache = near_cache(*this);
+  Extent* const extent = options.alignment == 0 ? near_allocate(size, size, cache) : nullptr;
+  if (extent != nullptr && extent->present) return hand_out(*extent, size, options.tag);
+  return far_allocate(size, options, cache, extent);
+}
+
+// `extent`: the piece that the near way found, without its pages; or null.
+[[gnu::noinline]] Result<Block> PoolState::far_allocate(Bytes size, const BlockOptions& options,
+                                                        ThreadCache* cache,
+                                                        Extent* extent) noexcept {
+  return guarded([&]() -> Result<Block> {
+    GANTRY_TRY(check_not_forked());
+    if (extent == nullptr) {
+      auto need = need_for(size, options);
+      if (!need) return tl::unexpected(named(std::move(need).error()));
+      need->counts_lingering = options.counts_lingering;
+      // An alignment may have changed the size, or made a piece that no thread keeps.
+      if (options.alignment != 0 && !need->loose)
+        extent = near_allocate(size, need->capacity, cache);
+      if (extent == nullptr) {
+        GANTRY_ASSIGN(extent, slow_allocate(*need, cache));
+      }
+    }
+    Block block = hand_out(*extent, size, options.tag);
+    if (!extent->present) {
+      auto made = extent->slab->make_present(extent->offset(), extent->capacity);
+      if (!made) return tl::unexpected(named(std::move(made).error()));
+      extent->present = true;
+    }
+    return block;
+  });
+}
+
+// Counts the block, too: a call that returns a piece has allocated.
+Result<Extent*> PoolState::slow_allocate(const Need& need, ThreadCache* cache) {
+  return guarded([&]() -> Result<Extent*> {
+    {
+      const std::lock_guard lock(mutex_);
+      if (auto cut = store_.take(need)) return settle(need, *cut, cache);
+    }
+    const std::lock_guard growing(growing_);
+    for (Need wanted = need;;) {
+      {
+        const std::lock_guard lock(mutex_);
+        auto cut = store_.take(wanted);
+        if (!cut) {
+          reclaim();
+          cut = store_.take(wanted);
+        }
+        if (cut) return settle(wanted, *cut, cache);
+      }
+      auto grown = grow(wanted);
+      if (grown) continue;
+      // The last resort: not a byte more than asked for.
+      const Bytes least = round_up(wanted.size, kPage);
+      if (wanted.loose || least >= wanted.capacity || wanted.capacity < kPage)
+        return tl::unexpected(std::move(grown).error());
+      wanted = {wanted.size, least, kPage, kNoClass, true, need.counts_lingering};
+    }
+  });
+}
+
+// Needs mutex_. Counts the first piece, and stocks the thread's cache with the rest. Nobody can
+// steal that meanwhile.
+Extent* PoolState::settle(const Need& need, SlabStore::Cut cut, ThreadCache* cache) noexcept {
+  while (Extent* extent = cut.rest.pop())
+    if (cache == nullptr || !cache->push(*extent)) store_.to_slab(*extent);
+  ThreadCache& counters = cache != nullptr ? *cache : shared_;
+  count_allocation(counters, need.size);
+  counters.far_allocations.add(1);
+  return cut.first;
+}
+
+// ---- giving back ---------------------------------------------------------------------------
+
+void PoolState::give_back(Extent& extent) noexcept {
+  // [H] acquire: what other handles' users did is over. A single handle needs no read-modify-write.
+  if (extent.handles.load(std::memory_order_acquire) != 1) {
+    const std::uint32_t before = extent.handles.fetch_sub(1, std::memory_order_acq_rel);
+    if (before == (Extent::kAbandoned | 1)) return retire(extent);
+    if (before != 1) return;
+  }
+  GANTRY_ASSERT(extent.size.load(std::memory_order_relaxed) != 0);  // I1: it is in a block
+  const Bytes size = extent.size.load(std::memory_order_relaxed);
+  if (kSpoils && !fork_guard_.is_this()) return;  // a fork's copy: the memory is the parent's
+  extent.handles.store(0, std::memory_order_relaxed);
+  const ByteSpan memory(extent.data, extent.capacity);
+  unpoison(memory);
+  spoil(memory.first(size));
+  poison(memory);
+  ThreadCache* const cache = near_cache(*this);
+  if (cache != nullptr && !extent.loose.load(std::memory_order_relaxed) && cache->lock.enter()) {
+    const bool kept = cache->push(extent);
+    if (kept) count_return(*cache, size);
+    cache->lock.leave();
+    if (kept) return;
+  }
+  slow_give_back(extent, cache);
+}
+
+[[gnu::noinline]] void PoolState::slow_give_back(Extent& extent, ThreadCache* cache) noexcept {
+  if (!fork_guard_.is_this()) return;  // a fork's copy: the parent has the block
+  bool over = false;
+  {
+    const std::lock_guard lock(mutex_);
+    count_return(cache != nullptr ? *cache : shared_, extent.size.load(std::memory_order_relaxed));
+    if (closing_) {
+      over = --closed_blocks_ == 0;
+    } else if (extent.loose.load(std::memory_order_relaxed) || cache == nullptr) {
+      store_.to_slab(extent);
+    } else {
+      store_.make_room(*cache, extent.size_class);
+      if (!cache->push(extent)) store_.to_slab(extent);
+    }
+  }
+  if (over) delete this;
+}
+
+void PoolState::abandon(Extent& extent) noexcept {
+  if (!fork_guard_.is_this()) return;
+  // Others may have handles, too, and may use the memory. The last one retires it.
+  extent.handles.fetch_or(Extent::kAbandoned, std::memory_order_relaxed);
+  if (extent.handles.fetch_sub(1, std::memory_order_acq_rel) == (Extent::kAbandoned | 1))
+    retire(extent);
+}
+
+// Its last handle is gone, and another process may still read it. Kept pieces of its slab go back
+// at once.
+void PoolState::retire(Extent& extent) noexcept {
+  if (!fork_guard_.is_this()) return;
+  bool over = false;
+  {
+    const std::lock_guard lock(mutex_);
+    count_return(shared_, extent.size.load(std::memory_order_relaxed));
+    extent.handles.store(0, std::memory_order_relaxed);
+    store_.retire(extent);
+    if (!closing_) reclaim();
+    over = closing_ && --closed_blocks_ == 0;
+  }
+  if (over) delete this;
+}
+
+// Every piece that is in no block goes back to its slab, where it joins its neighbours.
+void PoolState::reclaim() noexcept {
+  for (const auto& cache : caches_) store_.drain(*cache);
+  store_.drain_depots();
+}
+
+std::shared_ptr<ThreadCache> PoolState::new_cache() {
+  const std::lock_guard lock(mutex_);
+  for (const auto& cache : caches_)
+    if (cache->orphaned.load(std::memory_order_acquire)) {  // [O] everything that its thread did is
+                                                            // done
+      cache->orphaned.store(false, std::memory_order_relaxed);
+      return cache;
+    }
+  caches_.reserve(caches_.size() + 1);
+  caches_.push_back(std::make_shared<ThreadCache>());
+  if (closing_) caches_.back()->lock.steal();  // as close() did with the others
+  return caches_.back();
+}
+
+// ---- growing: each new slab is registered with every device before anybody gets a piece of it ---
+
+Result<void> PoolState::grow(const Need& need) {
+  auto size = fit_budget(need);
+  if (!size) return tl::unexpected(named(std::move(size).error()));
+  auto slab = make_slab(*size);
+  if (const Bytes least = need.least_slab(); !slab && least < *size) slab = make_slab(least);
+  if (!slab) return tl::unexpected(named(std::move(slab).error()));
+  const std::lock_guard lock(mutex_);
+  store_.add(std::move(*slab));
+  return {};
+}
+
+// A whole slab if the budget allows one, else what is needed and no more.
+std::optional<Bytes> PoolState::largest_fit(const Need& need) const noexcept {
+  const Bytes budget = options_.budget_bytes;
+  const Bytes taken = store_.slab_bytes() + (need.counts_lingering ? store_.lingering_bytes() : 0);
+  const auto fits = [&](Bytes size) {
+    return size <= budget && taken <= budget && size <= budget - taken;
+  };
+  const Bytes least = need.least_slab();
+  const Bytes whole = std::max(least, round_up(options_.slab_bytes, kPage));
+  if (fits(whole)) return whole;
+  return fits(least) ? std::optional(least) : std::nullopt;
+}
+
+// The size for the new slab. Empty slabs make room; only here is anything ever unregistered.
+Result<Bytes> PoolState::fit_budget(const Need& need) {
+  std::optional<Bytes> fit = largest_fit(need);
+  if (!fit) {
+    std::unique_ptr<Slab> dropped;  // destroyed after the lock
+    {
+      const std::lock_guard lock(mutex_);
+      dropped = store_.drop_empty_slabs();
+    }
+    dropped.reset();  // memory that nobody else maps no longer counts
+    fit = largest_fit(need);
+  }
+  if (!fit) {
+    const std::lock_guard lock(mutex_);
+    const Bytes lingering = need.counts_lingering ? store_.lingering_bytes() : 0;
+    return fail(
+        Code::out_of_memory,
+        fmt::format("a block of {} bytes: {} of the budget of {} bytes are taken{}{}", need.size,
+                    store_.slab_bytes() + lingering, options_.budget_bytes,
+                    lingering == 0
+                        ? std::string()
+                        : fmt::format(", {} of them by memory that readers still map", lingering),
+                    largest_of(store_.holders(tags_))),
+        "release blocks sooner, or raise the budget");
+  }
+  const Bytes left = system_memory().available;
+  if (*fit > left) fit = need.least_slab();
+  if (*fit > left)
+    return fail(Code::out_of_memory,
+                fmt::format("a block of {} bytes: the machine has {} bytes left", need.size, left),
+                "free memory, or use smaller blocks");
+  return *fit;
+}
+
+Result<std::unique_ptr<Slab>> PoolState::make_slab(Bytes size) {
+  GANTRY_ASSIGN(Region made, Region::create(size, "gantry-" + options_.name, options_.region));
+  const bool touched = options_.touch == When::at_growth || options_.collapse;
+  if (touched) GANTRY_TRY(made.touch(0, made.size(), 0));
+  const auto collapsed = options_.collapse ? made.collapse() : Result<void>();
+  auto slab = std::make_unique<Slab>(*this, next_slab_++, std::make_shared<Region>(std::move(made)),
+                                     touched, store_.charged());
+  if (!collapsed) slab->collapse_error = to_string(collapsed.error());
+  if (options_.registration == When::at_growth)
+    for (std::size_t i = 0; i < options_.registrars.size(); ++i)
+      slab->register_with(i, *options_.registrars[i]);
+  return slab;
+}
+
+Result<DeviceKey> PoolState::far_key_for(const Extent& extent, const Registrar& registrar) {
+  using State = SlabRegistration::State;
+  if (!fork_guard_.is_this())
+    return fail(Code::invalid_argument, "the registration is of the process that forked this one",
+                "make a pool in this process");
+  for (std::size_t i = 0; i < options_.registrars.size(); ++i) {
+    if (options_.registrars[i].get() != &registrar) continue;
+    SlabRegistration& registration = extent.slab->registrations[i];
+    if (registration.state.load(std::memory_order_acquire) == State::none)  // [S]
+      extent.slab->register_with(i, *options_.registrars[i]);
+    if (registration.state.load(std::memory_order_acquire) == State::refused)  // [S]
+      return tl::unexpected(named(registration.error));
+    DeviceKey key = registration.key;
+    key.offset += extent.offset();
+    return key;
+  }
+  return tl::unexpected(named({Code::invalid_argument,
+                               fmt::format("registrar '{}' is not one of its", registrar.name()),
+                               "name it in PoolOptions::registrars"}));
 }
 
 // ---- the handles ---------------------------------------------------------------------------
@@ -243,16 +599,48 @@ bool Block::is_of_container() const noexcept {
   const Extent* const extent = PoolState::extent_of(*this);
   return extent != nullptr && extent->of_container.load(std::memory_order_relaxed);
 }
-std::byte* detail::detach_for_container(Block block) noexcept {
-  PoolState::extent_of(block)->of_container.store(true, std::memory_order_relaxed);
-  return block.detach();
-}
 std::byte* Block::detach() noexcept {
   Extent* const extent = PoolState::extent_of(*this);
   if (extent == nullptr) return nullptr;
   extent->detached.fetch_add(1, std::memory_order_relaxed);
   head_ = nullptr;
   return extent->data;
+}
+
+Result<Block> Pool::allocate(Bytes size, const BlockOptions& options) {
+  return handle_->state->allocate(size, options);
+}
+void Block::give_back() noexcept {
+  Extent& extent = *PoolState::extent_of(*this);
+  extent.slab->pool.give_back(extent);
+}
+Result<DeviceKey> Block::key_for(const Registrar& registrar) const {
+  if (head_ == nullptr) return key_of_nothing();
+  const Extent& extent = *PoolState::extent_of(*this);
+  const Slab& slab = *extent.slab;
+  const SlabRegistration* const known = slab.registration_with(registrar);
+  if (known == nullptr || !slab.pool.fork_guard().is_this())
+    return slab.pool.far_key_for(extent, registrar);
+  const DeviceKey& key = known->key;
+  return DeviceKey{key.key, key.remote_key, key.offset + extent.offset()};
+}
+
+// ---- memory of containers ------------------------------------------------------------------
+
+std::byte* detail::allocate_detached(Pool& pool, Bytes size, Bytes alignment, Tag tag) noexcept {
+  // Containers may ask for nothing and expect an address of their own. Every block has most of
+  // their alignments.
+  if (alignment <= Pool::kLineAlignment) alignment = 0;
+  auto block = pool.allocate(std::max<Bytes>(size, 1), {alignment, tag});
+  if (!block) return nullptr;
+  PoolState::extent_of(*block)->of_container.store(true, std::memory_order_relaxed);
+  return block->detach();
+}
+
+void detail::free_detached(Pool& pool, std::byte* data) noexcept {
+  if (!pool.is_of_this_process()) return;  // the parent has it
+  const auto block = pool.adopt(data);
+  GANTRY_ASSERT(block.has_value());  // freed twice, or memory of another pool
 }
 
 }  // namespace gantry

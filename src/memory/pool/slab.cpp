@@ -1,7 +1,6 @@
 #include "memory/pool/slab.hpp"
 
 #include "base/result.hpp"
-#include "memory/pool/poison.hpp"
 #include "memory/pool/size_class.hpp"
 
 namespace gantry {

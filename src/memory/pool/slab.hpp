@@ -2,15 +2,47 @@
 
 #include <time.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <cstring>
 #include <gantry/memory.hpp>
 #include <map>
 #include <mutex>
 
 #include "memory/pool/free_ranges.hpp"
 
+#if defined(__SANITIZE_ADDRESS__)
+#include <sanitizer/asan_interface.h>
+#endif
+
 namespace gantry {
+
+#if defined(__SANITIZE_ADDRESS__)
+/// AddressSanitizer then reports every use of freed pool memory.
+inline void poison(ByteSpan memory) noexcept {
+  __asan_poison_memory_region(memory.data(), memory.size());
+}
+inline void unpoison(ByteSpan memory) noexcept {
+  __asan_unpoison_memory_region(memory.data(), memory.size());
+}
+#else
+inline void poison(ByteSpan) noexcept {}
+inline void unpoison(ByteSpan) noexcept {}
+#endif
+
+#if defined(NDEBUG)
+inline constexpr bool kSpoils = false;
+#else
+inline constexpr bool kSpoils = true;
+#endif
+
+/// Fills a freed block with nonsense, so that whoever still reads it notices.
+inline void spoil(ByteSpan memory) noexcept {
+  constexpr int kNonsense = 0xdb;
+  constexpr Bytes kAtMost = Bytes{64} << 10;  // enough to be noticed
+  if (kSpoils) std::memset(memory.data(), kNonsense, std::min(memory.size(), kAtMost));
+}
 
 struct Slab;
 
@@ -48,6 +80,29 @@ struct alignas(64) Extent : detail::BlockHead {
   [[nodiscard]] Bytes offset() const noexcept;  // in its slab
 };
 static_assert(sizeof(Extent) == 64);
+
+/// A list of pieces, linked through themselves.
+class ExtentList {
+ public:
+  void push(Extent& extent) noexcept {
+    extent.next = top_;
+    top_ = &extent;
+    ++count_;
+  }
+  [[nodiscard]] Extent* pop() noexcept {
+    Extent* const extent = top_;
+    if (extent == nullptr) return nullptr;
+    top_ = extent->next;
+    --count_;
+    return extent;
+  }
+  [[nodiscard]] const Extent* top() const noexcept { return top_; }
+  [[nodiscard]] unsigned count() const noexcept { return count_; }
+
+ private:
+  Extent* top_ = nullptr;
+  unsigned count_ = 0;
+};
 
 /// One registrar's view of a slab.
 struct SlabRegistration {

@@ -1,10 +1,9 @@
 #pragma once  // memory/pool/state.hpp: the pool behind its handles.
 
-#include <deque>
 #include <mutex>
 
 #include "base/fork.hpp"
-#include "memory/pool/thread_cache.hpp"
+#include "memory/pool/slab_store.hpp"
 
 namespace gantry {
 
@@ -32,9 +31,7 @@ class PoolState {
   [[nodiscard]] PoolReport report();
   [[nodiscard]] std::shared_ptr<const Region> slab(std::uint32_t number);
   [[nodiscard]] std::shared_ptr<const void> charge(std::uint32_t number);
-  [[nodiscard]] std::uint64_t dropped_slabs() const noexcept {
-    return dropped_slabs_.load(std::memory_order_relaxed);  // a hint to look; the look locks
-  }
+  [[nodiscard]] std::uint64_t dropped_slabs() const noexcept { return store_.dropped_slabs(); }
   /// For a block whose slab is not known to be registered: registers it, or says why it cannot.
   [[nodiscard]] Result<DeviceKey> far_key_for(const Extent& extent, const Registrar& registrar);
 
@@ -49,62 +46,32 @@ class PoolState {
   [[nodiscard]] std::shared_ptr<ThreadCache> new_cache();
 
  private:
-  struct Need {
-    Bytes size;
-    Bytes capacity;
-    Bytes alignment;
-    unsigned size_class;
-    bool loose;
-    bool counts_lingering = false;  // see BlockOptions
-  };
-  struct Cut {
-    Extent* first = nullptr;
-    ExtentList rest;  // cut with it, in one run of memory
-  };
-
   explicit PoolState(const PoolOptions& options);
   ~PoolState() = default;
 
   [[nodiscard]] Result<void> check_not_forked() const;
 
-  // allocate.cpp
+  [[nodiscard]] Error named(Error error) const;
+  [[nodiscard]] static Block block_of(Extent& extent) noexcept { return Block(extent); }
+
   [[nodiscard]] Extent* near_allocate(Bytes size, Bytes capacity, ThreadCache* cache) noexcept;
   [[nodiscard]] Result<Block> far_allocate(Bytes size, const BlockOptions& options,
                                            ThreadCache* cache, Extent* extent) noexcept;
   [[nodiscard]] Result<Need> need_for(Bytes size, const BlockOptions& options) const;
   [[nodiscard]] Block hand_out(Extent& extent, Bytes size, Tag tag) noexcept;
   [[nodiscard]] Result<Extent*> slow_allocate(const Need& need, ThreadCache* cache);
-  [[nodiscard]] Extent* settle(const Need& need, Cut cut, ThreadCache* cache) noexcept;
   void slow_give_back(Extent& extent, ThreadCache* cache) noexcept;
 
-  // central.cpp; need mutex_
-  [[nodiscard]] std::optional<Cut> take(const Need& need);
-  [[nodiscard]] std::optional<Cut> cut(Slab& slab, const Need& need, unsigned pieces);
-  void to_slab(Extent& extent) noexcept;
-  void put_away(Extent& extent) noexcept;
+  // Under mutex_.
+  [[nodiscard]] Extent* settle(const Need& need, SlabStore::Cut cut, ThreadCache* cache) noexcept;
   void retire(Extent& extent) noexcept;
-  void make_room(ThreadCache& cache, unsigned size_class) noexcept;
   void reclaim() noexcept;
-  void drain(ThreadCache& cache) noexcept;
-  [[nodiscard]] std::unique_ptr<Slab> drop_empty_slabs() noexcept;
 
-  // grow.cpp; needs growing_
+  // Under growing_.
   [[nodiscard]] Result<void> grow(const Need& need);
   [[nodiscard]] Result<std::unique_ptr<Slab>> make_slab(Bytes size);
-  [[nodiscard]] static Bytes least_slab(const Need& need) noexcept;
   [[nodiscard]] Result<Bytes> fit_budget(const Need& need);
   [[nodiscard]] std::optional<Bytes> largest_fit(const Need& need) const noexcept;
-
-  // report.cpp; need mutex_
-  [[nodiscard]] Slab* slab_of(std::uint32_t number) const noexcept;
-  [[nodiscard]] Bytes lingering_bytes() const noexcept;
-  [[nodiscard]] std::vector<Holder> holders() const;
-  [[nodiscard]] std::string largest_holders() const;
-  void report_room(PoolReport& report) const;
-  [[nodiscard]] std::vector<std::string> registration_errors() const;
-  [[nodiscard]] Error named(Error error) const;
-  [[nodiscard]] static Block block_of(Extent& extent) noexcept { return Block(extent); }
-  [[nodiscard]] Extent* extent_at(const std::byte* data) const;
 
   const PoolOptions options_;
   const std::uint64_t number_;
@@ -113,20 +80,9 @@ class PoolState {
 
   std::mutex growing_;
   mutable std::mutex mutex_;
-  std::vector<std::unique_ptr<Slab>> slabs_;
-  std::map<std::uintptr_t, Slab*> by_address_;
-  // never used twice: another process must not take a new slab for an old one
-  std::uint32_t next_slab_ = 1;
-  Bytes slab_bytes_ = 0;  // bytes of slabs_
-  // Bytes of slabs_, and of dropped slabs that are still mapped: here, or by others that hold a
-  // charge. Grows under growing_, shrinks at any time.
-  const SlabCharge::Total charged_ = std::make_shared<std::atomic<Bytes>>(0);
-  std::atomic<std::uint64_t> dropped_slabs_{0};
-  Bytes cut_bytes_ = 0;  // in pieces
-  Bytes peak_cut_bytes_ = 0;
-  std::array<ExtentList, kExactClasses> depot_;
-  std::deque<Extent> extents_;  // all there ever were; their addresses stay
-  ExtentList spare_extents_;    // those that stand for no piece
+  SlabStore store_;              // slabs come and go under growing_, too
+  std::uint32_t next_slab_ = 1;  // under growing_; never used twice: another process must not take
+                                 // a new slab for an old one
   std::vector<std::shared_ptr<ThreadCache>> caches_;
   std::vector<std::string> tags_;
   bool closing_ = false;             // every cache is stolen for good then
@@ -142,14 +98,5 @@ struct GANTRY_LOCAL Pool::Handle {
   }
   PoolState* state = nullptr;
 };
-
-/// The calling thread's cache of `pool`, made if it has none. Null: there is no memory for one, the
-/// thread is ending, or the pool is of the process that forked this one.
-[[nodiscard]] ThreadCache* cache_of_this_thread(PoolState& pool) noexcept;
-
-namespace detail {
-/// As Block::detach(), of a block for a container: Block::is_of_container().
-[[nodiscard]] std::byte* detach_for_container(Block block) noexcept;
-}  // namespace detail
 
 }  // namespace gantry

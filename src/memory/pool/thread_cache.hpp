@@ -9,29 +9,6 @@
 
 namespace gantry {
 
-/// A list of pieces, linked through themselves.
-class ExtentList {
- public:
-  void push(Extent& extent) noexcept {
-    extent.next = top_;
-    top_ = &extent;
-    ++count_;
-  }
-  [[nodiscard]] Extent* pop() noexcept {
-    Extent* const extent = top_;
-    if (extent == nullptr) return nullptr;
-    top_ = extent->next;
-    --count_;
-    return extent;
-  }
-  [[nodiscard]] const Extent* top() const noexcept { return top_; }
-  [[nodiscard]] unsigned count() const noexcept { return count_; }
-
- private:
-  Extent* top_ = nullptr;
-  unsigned count_ = 0;
-};
-
 /// Used by its owner between enter() and leave() of `lock`, and by a thief, who holds the pool's
 /// lock, between steal() and hand_back(). Only the owner writes the counters; anyone reads them.
 struct alignas(128) ThreadCache {
@@ -82,7 +59,7 @@ struct alignas(128) ThreadCache {
   std::atomic<bool> orphaned{false};  // [O] its thread has ended; the next new thread takes it over
 };
 
-/// The calling thread's cache of a pool, or null: see thread_caches.cpp.
+/// The calling thread's cache of a pool, or null: see cache_of_this_thread().
 struct HotCache {
   std::uint64_t pool = 0;  // its number; 0: none
   ThreadCache* cache = nullptr;
@@ -91,5 +68,9 @@ inline constexpr std::size_t kHotCaches = 8;
 // Reached in one instruction, without the check that a constructor would need.
 extern constinit thread_local std::array<HotCache, kHotCaches> hot_caches
     __attribute__((tls_model("initial-exec")));
+
+/// The calling thread's cache of `pool`, made if it has none. Null: there is no memory for one, the
+/// thread is ending, or the pool is of the process that forked this one.
+[[nodiscard]] ThreadCache* cache_of_this_thread(PoolState& pool) noexcept;
 
 }  // namespace gantry
