@@ -268,7 +268,7 @@ inline write(chunk) {
   content[AT(block, chunk)] = NAME(number, chunk)
 }
 
-inline publish() {                              /* ConsumerSet::publish() [P] [D3] */
+inline publish() {                              /* Publisher::publish() [P] [D3] */
   atomic {
     slot_of[number] = slot;
     block_of[number] = block;

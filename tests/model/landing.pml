@@ -1,6 +1,6 @@
 /* A message that is published first and lands after: landing word, streamed window, abort, and the
  * sleeps of both sides: SendOperation::publish_then_copy(), copy_chunks(), await_window(), landed(),
- * abort() (src/channel/producer/send_operation.cpp), ConsumerSet::wake_holders(), chunks_passed_of(), left(),
+ * abort() (src/channel/producer/send_operation.cpp), Publisher::wake_holders(), chunks_passed_of(), left(),
  * IncomingMessage, ConsumerWaiter::wait_for_landing(), ReceivedPayloads::pass_chunks()
  * (src/channel/consumer).
  *

@@ -185,7 +185,7 @@ gone: skip
   } MORTAL(producer_dead)
 }
 
-/* The acceptor sees the consumer's hang-up or its pidfd: ConsumerSet::left(), then ConsumerSet::wake_sender(). */
+/* The acceptor sees the consumer's hang-up or its pidfd: ConsumerSet::left(), then ConsumerSet::wake_producer(). */
 proctype Acceptor() {
 end_no_news:
   {

@@ -1,5 +1,5 @@
 /* Memory that is announced, dropped and let go: AnnouncedSlabs (src/channel/consumers/announced_slabs.cpp),
- * ConsumerSet::announce(), publish() (consumer_set.cpp), ReceivedSlabs, PinnedSlabs
+ * Publisher::announce(), publish() (publisher.cpp), ReceivedSlabs, PinnedSlabs
  * (received_slabs.cpp), ReceivedPayloads::find_bytes(), confirm_heard() (received_payloads.cpp),
  * PoolState::fit_budget() (src/memory/pool/pool.cpp).
  *

@@ -1,5 +1,5 @@
 /* Slots, releases, reader bits, and consumers that come, leave and die at any step:
- * src/channel/consumers/consumer_set.cpp, slot_table.cpp, consumer_state.hpp, sync/spsc/release_board.hpp,
+ * src/channel/consumers/consumer_set.cpp, publisher.cpp, slot_table.cpp, consumer_state.hpp, sync/spsc/release_board.hpp,
  * SendOperation (mode whole), Producer::Impl::wait_until(), ConsumerListener::leave(),
  * ReceiveQueue::take_next(), ReceivedPayloads::give_back(), Consumer::Impl::leave().
  *
@@ -253,7 +253,7 @@ inline give(c, n) {
   sequence[c] = sequence[c] + 1
 }
 
-/* ConsumerSet::publish(). Each ring is a step: its consumer may take it before the next has it. */
+/* Publisher::publish(). Each ring is a step: its consumer may take it before the next has it. */
 inline publish() {
   atomic { number_of[slot] = number; slot_of[number] = slot; block_of[number] = block; i = 0 };
   do

@@ -69,32 +69,29 @@ bool SlotTable::remove(std::size_t index, std::uint64_t consumers) noexcept {
   return true;
 }
 
-std::uint64_t SlotTable::needed_by(std::uint64_t consumers) const noexcept {
+template <class Holds>
+std::uint64_t SlotTable::which(Holds holds) const noexcept {
   std::uint64_t found = 0;
   for_each_bit(used_, [&](std::size_t index) {
-    if ((slots_[index].consumers & consumers) != 0) found |= std::uint64_t{1} << index;
+    if (holds(slots_[index])) found |= std::uint64_t{1} << index;
   });
   return found;
+}
+
+std::uint64_t SlotTable::needed_by(std::uint64_t consumers) const noexcept {
+  return which([consumers](const Slot& slot) { return (slot.consumers & consumers) != 0; });
 }
 
 std::uint64_t SlotTable::lent() const noexcept {
-  std::uint64_t found = 0;
-  for_each_bit(used_, [&](std::size_t index) {
-    if (slots_[index].is_lent) found |= std::uint64_t{1} << index;
-  });
-  return found;
+  return which([](const Slot& slot) { return slot.is_lent; });
 }
 
-bool SlotTable::lends() const noexcept {
-  bool any = false;
-  for_each_bit(used_, [&](std::size_t index) { any |= slots_[index].lends(); });
-  return any;
+void SlotTable::refresh_lends() noexcept {
+  lends_ = lends_ && which([](const Slot& slot) { return slot.lends(); }) != 0;
 }
 
 bool SlotTable::holds_forwards() const noexcept {
-  bool any = false;
-  for_each_bit(used_, [&](std::size_t index) { any |= !slots_[index].forwarded.empty(); });
-  return any;
+  return which([](const Slot& slot) { return !slot.forwarded.empty(); }) != 0;
 }
 
 bool SlotTable::drop_spares(std::size_t first) noexcept {

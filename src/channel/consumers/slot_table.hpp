@@ -81,6 +81,8 @@ class SlotTable {
   /// turn, so that memory rests between two messages; others only when all of these are in use.
   [[nodiscard]] Slot* take(unsigned turns) noexcept;
   void add(std::size_t index, std::uint64_t consumers) noexcept;
+  /// The sender is done with the slot.
+  void release(Slot& slot) noexcept { remove(index_of(slot), kSenderBit); }
   /// `consumers` do not need it any more. True: nobody else does either, and its memory went back.
   bool remove(std::size_t index, std::uint64_t consumers) noexcept;
 
@@ -90,8 +92,11 @@ class SlotTable {
   [[nodiscard]] std::uint64_t freed() const noexcept { return freed_; }  ///< Slots freed so far.
   /// Slots, as bits, that are out on loan.
   [[nodiscard]] std::uint64_t lent() const noexcept;
-  /// True if somebody needs a message with more than copies: sealed, moved or passed on.
-  [[nodiscard]] bool lends() const noexcept;
+  /// True if somebody may need a message with more than copies: sealed, moved or passed on. As of
+  /// the latest note_published() and refresh_lends().
+  [[nodiscard]] bool lends() const noexcept { return lends_; }
+  void note_published(const Slot& slot) noexcept { lends_ = lends_ || slot.lends(); }
+  void refresh_lends() noexcept;
   /// True if somebody needs a message that was passed on.
   [[nodiscard]] bool holds_forwards() const noexcept;
   /// Of all slots from `first` on. True: there were any.
@@ -110,11 +115,16 @@ class SlotTable {
   void check_invariants() const noexcept;
 
  private:
+  /// Used slots, as bits, of which `holds` is true.
+  template <class Holds>
+  [[nodiscard]] std::uint64_t which(Holds holds) const noexcept;
+
   std::array<Slot, kMaxSlots> slots_;
   std::uint64_t used_ = 0;  // bit i: somebody needs slots_[i]
   std::uint64_t freed_ = 0;
   unsigned next_ = 0;
   bool keeps_;
+  bool lends_ = false;
 };
 static_assert(kMaxSlots == 64);
 

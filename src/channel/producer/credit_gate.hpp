@@ -1,4 +1,5 @@
-#pragma once  // channel/producer/credit_gate.hpp: how a producer waits for its consumers.
+#pragma once  // channel/producer/credit_gate.hpp: how a producer waits for its consumers, and for
+              // memory.
 
 #include <atomic>
 #include <functional>
@@ -21,10 +22,6 @@ struct WaitReason {
   Kind kind = Kind::room;  ///< A producer says one notice of each kind.
   std::string awaited;     ///< "for a slot: ..."; empty: it has come since, or takes no time.
   std::string late = {};   ///< The error's text; empty: "timed out waiting " and `awaited`.
-
-  [[nodiscard]] std::string error_text() const {
-    return late.empty() ? "timed out waiting " + awaited : late;
-  }
 };
 
 /// Gives senders their slots: it waits for a credit. Every wait of a producer for its consumers is
@@ -32,9 +29,6 @@ struct WaitReason {
 class CreditGate {
  public:
   using Lock = ProducerCore::Lock;
-  /// Who can give loans back: the caller alone, so that to wait for them is an error; or another
-  /// thread, too.
-  enum class Lent { by_caller, by_others };
   enum class Lost { is_an_error, is_fine };  // whether a wait fails when nobody reads any more
 
   /// `look_again`: tells the acceptor's thread to decide anew which wake-up sockets it watches.
@@ -43,11 +37,11 @@ class CreditGate {
 
   /// Waits for a slot for a message of that size; the slot holds a credit from then on. Errors
   /// besides those of a wait: `busy` when loans alone are in the way, which only the caller ends.
-  [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline, Lent lent);
+  [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline);
   /// Waits for a credit alone, for a message that goes into the ring; with `needs_slot` for a slot,
   /// with `or_lone_consumer` also until there is a single consumer, which may need none.
   [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline,
-                                        Lent lent, bool or_lone_consumer = false);
+                                        bool or_lone_consumer = false);
   /// Waits until all consumers know the memory of the slot's message.
   [[nodiscard]] Result<void> announce(Lock& lock, const Slot& slot, Deadline deadline);
   /// Waits until `ready`, and reads the consumers' pages each turn. `ready` wins over consumers
@@ -57,9 +51,10 @@ class CreditGate {
                                         Lost lost = Lost::is_an_error) {
     core_.consumers->refresh();
     if (ready()) return {};
-    return sleep(lock, deadline, Condition::of(ready), Why::of(why), lost,
-                 trace::Awaited::consumer);
+    return sleep(lock, deadline, std::ref(ready), std::ref(why), lost, trace::Awaited::consumer);
   }
+  /// True if a message need not wait for a credit, nor if nobody reads any more. Without the lock.
+  [[nodiscard]] bool has_credit(bool needs_slot, Bytes bytes) const;
   /// An error if nobody reads any more.
   [[nodiscard]] Result<void> check_consumers() const;
 
@@ -77,25 +72,14 @@ class CreditGate {
   void credits_came();
 
  private:
-  /// A borrowed function.
-  template <class Answer>
-  struct Question {
-    template <class Asked>
-    static Question of(Asked& asked) noexcept {
-      return {&asked, [](void* which) -> Answer { return (*static_cast<Asked*>(which))(); }};
-    }
-    Answer operator()() const { return ask(asked); }
-    void* asked;
-    Answer (*ask)(void* asked);
-  };
-  using Condition = Question<bool>;
-  using Why = Question<WaitReason>;
-  Result<void> sleep(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost,
-                     trace::Awaited awaited);
+  using Condition = std::function<bool()>;
+  using Why = std::function<WaitReason()>;
+  Result<void> sleep(Lock& lock, Deadline deadline, const Condition& ready, const Why& why,
+                     Lost lost, trace::Awaited awaited);
   [[nodiscard]] pid_t peer() const noexcept;
-  Result<void> sleep_until(Lock& lock, Deadline deadline, Condition ready, Why why, Lost lost,
-                           trace::OpenWait& open);
-  [[nodiscard]] std::string take_notice(Deadline& patience, Why why);
+  Result<void> sleep_until(Lock& lock, Deadline deadline, const Condition& ready, const Why& why,
+                           Lost lost, trace::OpenWait& open);
+  [[nodiscard]] std::string take_notice(Deadline& patience, const Why& why);
   void stop_heeding() noexcept;
   [[nodiscard]] bool is_stopping() const noexcept {
     return stopping_.load(std::memory_order_acquire);
@@ -107,6 +91,38 @@ class CreditGate {
   bool acceptor_heeds_ = false;  // under the lock; the intent to sleep is announced for it
   unsigned noticed_ = 0;         // under the lock; a bit for each WaitReason::Kind
   std::atomic<bool> stopping_{false};
+};
+
+/// Takes blocks for messages from the producer's pool. If messages in flight use up the budget, it
+/// waits at the gate until one comes back. Loans that only the caller can give back never come back
+/// while it waits: if they leave no room it is an error at once, `out_of_memory`.
+class PayloadAllocator {
+ public:
+  enum class Lingering { is_given_up, is_awaited_elsewhere };
+  /// `lingering`: what becomes of memory that readers still map when time is up: the message goes
+  /// on without it, or it is a time-out, and somebody with more time tries again.
+  PayloadAllocator(ProducerCore& core, CreditGate& gate,
+                   Lingering lingering = Lingering::is_given_up) noexcept
+      : core_(core), gate_(gate), lingering_(lingering) {}
+
+  [[nodiscard]] Result<Block> allocate(Bytes size, Deadline deadline);
+  /// What a send of `size` bytes of memory would wait for now, as ConsumerSet::obstacles(). Under
+  /// the lock.
+  [[nodiscard]] std::optional<std::string> obstacle(Bytes size) const;
+  /// Takes the memory of the slot's last message if it will do; the caller has the slot.
+  [[nodiscard]] static bool reuse(Slot& slot, Bytes size) noexcept;
+  /// Takes memory of at least `size` bytes for a slot that the caller has.
+  [[nodiscard]] Result<void> fill(Slot& slot, Bytes size, Deadline deadline);
+
+ private:
+  [[nodiscard]] std::optional<Error> loans_in_the_way(Bytes size) const;
+  [[nodiscard]] std::string in_use() const;
+  [[nodiscard]] Result<bool> await_return(CreditGate::Lock& held, std::uint64_t before,
+                                          Deadline deadline);
+
+  ProducerCore& core_;
+  CreditGate& gate_;
+  Lingering lingering_;
 };
 
 }  // namespace gantry

@@ -4,11 +4,14 @@
 #include <memory>
 #include <mutex>
 
-#include "channel/consumers/consumer_set.hpp"
+#include "base/fork.hpp"
+#include "channel/consumers/credits.hpp"
+#include "channel/consumers/publisher.hpp"
 #include "channel/producer/rotation.hpp"
 #include "channel/wire/metrics_page.hpp"
 #include "channel/wire/waiter.hpp"
 #include "trace/end_trace.hpp"
+#include "trace/is_on_in_short.hpp"
 
 namespace gantry {
 
@@ -24,14 +27,19 @@ struct LastCopy {
   std::optional<ReshapePlan> reshape{};  // by which `moved` bytes were made
 };
 
-/// State without functions of its own: a Producer::Impl owns it and lends it to its CreditGate, its
-/// PayloadAllocator and each SendOperation.
+/// A Producer::Impl owns it and lends it to its parts, which share this state and the accounting of
+/// what was sent.
 struct ProducerCore {
   using Lock = std::unique_lock<std::mutex>;
+  /// Which thread can give loans back: the caller alone, so that to wait for them is an error; or
+  /// others, too.
+  enum class Lent : std::uint8_t { by_caller, by_others };
 
   explicit ProducerCore(Pool from) noexcept : pool(std::move(from)) {}
 
   [[nodiscard]] Lock lock() const { return Lock(consumers->mutex()); }
+  /// Under the lock.
+  [[nodiscard]] Credits credits() const noexcept { return Credits(*consumers); }
   [[nodiscard]] ProducerPage& page() noexcept {
     return *reinterpret_cast<ProducerPage*>(memory.data());
   }
@@ -40,6 +48,9 @@ struct ProducerCore {
     error.message = fmt::format("channel '{}': {}", name, error.message);
     return error;
   }
+  [[nodiscard]] SendMode mode_of(const SendOptions& asked) const noexcept {
+    return asked.mode == SendMode::automatic ? options.mode : asked.mode;
+  }
 
   /// Under the lock. Then wake those who hold it.
   void tell_landed(const Slot& slot, std::uint64_t word) noexcept {
@@ -47,17 +58,53 @@ struct ProducerCore {
                                                                  std::memory_order_seq_cst);  // [L]
   }
 
+  // ---- accounting, by the sending thread
+
+  /// A message that went in its record. The protocol's own are left out of the counters.
+  void note_small_sent(std::uint64_t number, Bytes bytes, bool counts = true) noexcept {
+    GANTRY_PROBE(send, name.c_str(), number, bytes);
+    if (counts) {
+      counters->message(bytes);
+      counters->copy(CopyEngine::inline_, bytes, 0);
+    }
+    if (trace::is_on_in_short()) [[unlikely]]
+      trace.sent_small(number, bytes);
+  }
+  /// Bytes of a message were copied since `started`. Returns the ticks that this took.
+  std::uint64_t note_copied(CopyEngine engine, std::uint64_t started, Bytes bytes,
+                            std::uint64_t number, std::uint64_t chunks) noexcept {
+    const std::uint64_t took = read_ticks() - started;
+    counters->copy(engine, bytes, took);
+    GANTRY_PROBE(copy, name.c_str(), bytes, static_cast<int>(engine), took);
+    if (trace::is_on()) [[unlikely]]
+      trace.copied(started, took, number, bytes, engine, chunks);
+    return took;
+  }
+  /// The sender is done with a message, which counts since it was published. `began`: in ticks; 0:
+  /// it is not known.
+  void note_sent(std::uint64_t began, std::uint64_t number, Bytes bytes) noexcept {
+    GANTRY_PROBE(send, name.c_str(), number, bytes);
+    if (trace::is_on() && began != 0) [[unlikely]]
+      trace.sent(began, read_ticks(), number, bytes);
+  }
+
   std::string name;
   ProducerOptions options;
+  Lent lent = Lent::by_caller;
   SpinTime spin;
   Pool pool;
   Metrics metrics;
   MetricsPage* counters = nullptr;  // that of `metrics`; written by the sending thread
   Region memory;                    // the producer page
   trace::EndTrace trace;            // the consumers' resources refer to it
-  std::unique_ptr<ConsumerSet> consumers;
-  Rotation rotation{1, 0};  // under the lock
-  LastCopy last_copy;       // under the lock
+  std::unique_ptr<Publisher> publisher;
+  ConsumerSet* consumers = nullptr;  // the publisher's
+  Rotation rotation{1, 0};           // under the lock
+  LastCopy last_copy;                // under the lock
+  std::string engine_name;
+  std::unique_ptr<Lane> lane;  // copies for send()
+  std::uint64_t opened_ns = 0;
+  ForkGuard fork_guard;
 };
 
 }  // namespace gantry

@@ -1,13 +1,12 @@
+#include "channel/producer/producer_status.hpp"
+
 #include <unistd.h>
 
 #include "base/clock.hpp"
 #include "channel/producer/mode_choice.hpp"
-#include "channel/producer/producer.hpp"
 #include "channel/status/status_text.hpp"
-#include "channel/status/status_wire.hpp"
 #include "channel/status/time_scale.hpp"
 
-// What a producer reports: to `gantry ls` on the acceptor's thread, to explain() on any.
 namespace gantry {
 namespace {
 
@@ -39,22 +38,31 @@ std::string why_none_beside(const ChannelStatus& status, unsigned history) {
   return fmt::format("its policy is {}", to_string(policy));
 }
 
+// Of so many bytes without a tensor, if the channel says what they are.
+std::optional<ReshapePlan> plan_of_bytes(const std::optional<As>& as, Bytes bytes) {
+  if (!as) return std::nullopt;
+  auto plan = as->plan_for({}, bytes);
+  if (!plan) return std::nullopt;
+  return *std::move(plan);
+}
+
 }  // namespace
 
-ChannelStatus Producer::Impl::describe() const {
+ChannelStatus ProducerStatus::describe() const {
   ChannelStatus status;
   const double scale = lasting_ns_per_tick();
   LastCopy copy;
   {
-    const Lock held = core_.lock();
-    core_.consumers->describe(status, scale);
+    const ProducerCore::Lock held = core_.lock();
+    core_.credits().describe(status, scale);
     copy = core_.last_copy;
   }
   status.answered = true;
-  status.age = std::chrono::nanoseconds(static_cast<std::int64_t>(monotonic_ns() - opened_ns_));
+  status.age =
+      std::chrono::nanoseconds(static_cast<std::int64_t>(monotonic_ns() - core_.opened_ns));
   status.producer_who = name_of(core_.options);
   status.mode = core_.options.mode;
-  status.engine = engine_name_;
+  status.engine = core_.engine_name;
   status.path = path_of(copy);
   status.producer = MetricsMaker::report(*core_.counters, scale);
   const PoolReport memory = core_.pool.report();
@@ -69,7 +77,7 @@ ChannelStatus Producer::Impl::describe() const {
 
 // The engine is asked again, for its choice at this moment: keeping its reasons would cost every
 // message noticeable time.
-PathStatus Producer::Impl::path_of(const LastCopy& copy) const {
+PathStatus ProducerStatus::path_of(const LastCopy& copy) const {
   PathStatus path;
   if (copy.payload == 0) return path;
   path.bytes = copy.payload;
@@ -82,29 +90,14 @@ PathStatus Producer::Impl::path_of(const LastCopy& copy) const {
     move = Move::reshape({copy.to, copy.moved}, {copy.from, copy.reshape->source_bytes()},
                          *copy.reshape);
   if (copy.mode == SendMode::streamed) move.cache = CacheUse::reader_soon;
-  path.why = lane_->explain(move, SubmitMode::synchronous).text();
+  path.why = core_.lane->explain(move, SubmitMode::synchronous).text();
   return path;
 }
 
-std::vector<std::byte> Producer::Impl::status() const {
-  return encode_status(describe());
-}
-
-namespace {
-
-// Of so many bytes without a tensor, if the channel says what they are.
-std::optional<ReshapePlan> plan_of_bytes(const std::optional<As>& as, Bytes bytes) {
-  if (!as) return std::nullopt;
-  auto plan = as->plan_for({}, bytes);
-  if (!plan) return std::nullopt;
-  return *std::move(plan);
-}
-
-}  // namespace
-
-ChannelExplanation Producer::Impl::explain(Bytes payload) const {
+ChannelExplanation ProducerStatus::explain(Bytes payload, std::uint64_t unsent,
+                                           bool has_second) const {
   ChannelExplanation told;
-  if (fork_guard_.is_this()) told.status = describe();  // a fork's copy knows nothing
+  if (core_.fork_guard.is_this()) told.status = describe();  // a fork's copy knows nothing
   told.status.name = core_.name;
   told.status.producer_pid = ::getpid();
   told.status.producer_uid = ::geteuid();
@@ -116,8 +109,7 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
   const std::optional<ReshapePlan> reshape = plan_of_bytes(core_.options.as, payload);
   const Bytes sent = payload;
   if (reshape) payload = reshape->destination_bytes();
-  ModeQuestion question{
-      .channel = core_.options.mode, .copied = payload, .has_second = second_ != nullptr};
+  ModeQuestion question{.channel = core_.options.mode, .copied = payload, .has_second = has_second};
   for (const ConsumerStatus& one : told.status.consumers)
     question.all_block &= one.is_cut || one.policy == SlowConsumer::block;
   question.no_cell = why_none_beside(told.status, core_.options.history);
@@ -142,23 +134,27 @@ ChannelExplanation Producer::Impl::explain(Bytes payload) const {
                            {static_cast<const std::byte*>(nullptr), sent}, *reshape);
       move.cache = cache;
     }
-    told.path = lane_->explain(move, SubmitMode::synchronous);
+    told.path = core_.lane->explain(move, SubmitMode::synchronous);
   }
-  if (!fork_guard_.is_this()) return told;
-  const Lock held = core_.lock();
-  told.waits = core_.consumers->obstacles(!in_ring, payload);
-  if (const std::uint64_t unsent = queue_ ? queue_->unsent() : 0; unsent != 0)
+  if (core_.fork_guard.is_this()) explain_waits(told, payload, in_ring, unsent);
+  return told;
+}
+
+void ProducerStatus::explain_waits(ChannelExplanation& told, Bytes payload, bool in_ring,
+                                   std::uint64_t unsent) const {
+  const ProducerCore::Lock held = core_.lock();
+  told.waits = core_.credits().obstacles(!in_ring, payload);
+  if (unsent != 0)
     told.waits.insert(told.waits.begin(),
                       fmt::format("for {} of send_async(), which {} before it",
                                   count_text(unsent, "message"), unsent == 1 ? "is" : "are"));
-  if (!in_ring && (told.mode == SendMode::whole || told.mode == SendMode::pipelined))
+  if (in_ring || told.mode == SendMode::immutable) return;  // they take nothing of the pool
+  if (told.mode == SendMode::whole || told.mode == SendMode::pipelined)
     if (auto places = explain_places(core_.rotation, payload, ns_per_tick(core_.counters->start));
         !places.empty())
       told.because.push_back(std::move(places));
-  if (in_ring || told.mode == SendMode::immutable) return told;  // they take nothing of the pool
   const Bytes memory = told.mode == SendMode::streamed ? window_of(payload) : payload;
   if (auto missing = allocator_.obstacle(memory)) told.waits.push_back(std::move(*missing));
-  return told;
 }
 
 }  // namespace gantry

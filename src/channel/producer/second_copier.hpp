@@ -1,17 +1,110 @@
 #pragma once  // channel/producer/second_copier.hpp: a thread that copies some of a large message's
               // chunks.
 
+#include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <gantry/engine.hpp>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
 #include "base/fork.hpp"
-#include "channel/producer/shared_chunks.hpp"
 #include "channel/wire/waiter.hpp"
 
 namespace gantry {
+
+// The owner, who also tells the consumers, and the second thread take chunks in turn, each when it
+// is done with its last one. One word says which chunk is next and which the second has in hand.
+//   I1  A chunk is taken once: whoever moves `next` past it has it.
+//   I2  prefix() counts a chunk of the second only after its bytes: the owner's acquire sees the
+//       release with which the second puts it down. [D]
+//   I3  The second touches a place of a window only after the owner saw it passed: allow()
+//       releases, the second acquires before it takes. [A]
+//   I4  After stop() the second takes at most one chunk more; this class does not know when it
+//   left.
+class SharedChunks {
+ public:
+  static constexpr std::uint32_t kMost = std::numeric_limits<std::uint32_t>::max() - 1;
+
+  explicit SharedChunks(std::uint32_t count) noexcept : count_(count) {}
+
+  // ---- the owner
+
+  /// Chunks below `limit` have a place.
+  void allow(std::uint64_t limit) noexcept {
+    limit_.store(static_cast<std::uint32_t>(std::min<std::uint64_t>(limit, count_)),
+                 std::memory_order_release);  // I3 [A]
+  }
+  [[nodiscard]] std::optional<std::uint32_t> take() noexcept {
+    std::uint64_t word = word_.load(std::memory_order_relaxed);  // its own chunk needs no order
+    while (next_of(word) < limit_.load(std::memory_order_relaxed))
+      if (word_.compare_exchange_weak(word, word + kNext, std::memory_order_relaxed))
+        return next_of(word);
+    return std::nullopt;
+  }
+  /// Chunks from the front that have been copied. The owner must have none in hand.
+  [[nodiscard]] std::uint32_t prefix() const noexcept {
+    const std::uint64_t word = word_.load(std::memory_order_acquire);  // I2 [D]
+    return std::min(next_of(word), in_hand(word));
+  }
+  /// Chunks that may be taken and have not been.
+  [[nodiscard]] std::uint32_t left() const noexcept {
+    const std::uint32_t next = next_of(word_.load(std::memory_order_relaxed));
+    return std::max(limit_.load(std::memory_order_relaxed), next) - next;
+  }
+  void stop() noexcept { allow(0); }  // I4
+  /// The second has nothing in hand, or failed.
+  [[nodiscard]] bool second_is_done() const noexcept {
+    return in_hand(word_.load(std::memory_order_acquire)) == kNone ||  // I2 [D]
+           failed_.load(std::memory_order_acquire);
+  }
+  [[nodiscard]] bool has_failed() const noexcept { return failed_.load(std::memory_order_acquire); }
+
+  // ---- the second
+
+  [[nodiscard]] bool is_stopped() const noexcept {
+    return limit_.load(std::memory_order_relaxed) == 0;
+  }
+
+  /// Puts down the second's chunk, and takes the next if there is one.
+  [[nodiscard]] std::optional<std::uint32_t> exchange() noexcept {
+    std::uint64_t word = word_.load(std::memory_order_relaxed);
+    for (;;) {
+      const std::uint32_t next = next_of(word);
+      const bool takes = next < limit_.load(std::memory_order_acquire);  // I3 [A]
+      const std::uint64_t after = takes ? with(next + 1, next) : with(next, kNone);
+      if (!word_.compare_exchange_weak(word, after, std::memory_order_release,  // I2 [D]
+                                       std::memory_order_relaxed))
+        continue;
+      if (takes) return next;
+      return std::nullopt;
+    }
+  }
+  /// The chunk in hand never comes; prefix() stays below it.
+  void fail() noexcept { failed_.store(true, std::memory_order_release); }
+
+ private:
+  static constexpr std::uint32_t kNone = std::numeric_limits<std::uint32_t>::max();
+  static constexpr std::uint64_t kNext = std::uint64_t{1} << 32;
+
+  static constexpr std::uint32_t next_of(std::uint64_t word) noexcept {
+    return static_cast<std::uint32_t>(word >> 32);
+  }
+  static constexpr std::uint32_t in_hand(std::uint64_t word) noexcept {
+    return static_cast<std::uint32_t>(word);
+  }
+  static constexpr std::uint64_t with(std::uint32_t next, std::uint32_t in_hand) noexcept {
+    return std::uint64_t{next} << 32 | in_hand;
+  }
+
+  std::atomic<std::uint64_t> word_{with(0, kNone)};
+  std::atomic<std::uint32_t> limit_{0};
+  std::atomic<bool> failed_{false};
+  std::uint32_t count_;
+};
 
 /// Where chunks come from and go to. `window` 0: each has a place of its own.
 struct ChunkPlan {

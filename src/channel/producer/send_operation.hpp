@@ -3,13 +3,25 @@
 
 #include <array>
 
-#include "channel/producer/conversion.hpp"
+#include "channel/producer/credit_gate.hpp"
 #include "channel/producer/mode_choice.hpp"
-#include "channel/producer/payload_allocator.hpp"
 #include "channel/producer/second_copier.hpp"
 
 namespace gantry {
 
+/// How a part is converted; null: it is copied as it is. Known after Carriers::settle().
+[[nodiscard]] inline const ReshapePlan* plan_of(const Draft::Part& part) noexcept {
+  return part.as && part.as->plan ? &*part.as->plan : nullptr;
+}
+/// Its bytes and its tensor in the message.
+[[nodiscard]] inline Bytes size_of(const Draft::Part& part) noexcept {
+  const ReshapePlan* plan = plan_of(part);
+  return plan != nullptr ? plan->destination_bytes() : part.bytes.size();
+}
+[[nodiscard]] inline std::optional<Tensor> tensor_of(const Draft::Part& part) {
+  const ReshapePlan* plan = plan_of(part);
+  return plan != nullptr ? plan->destination() : part.tensor;
+}
 /// Makes a record's header from the sender's options.
 [[nodiscard]] inline RecordToSend record_for(const SendOptions& options, PayloadLocation lies,
                                              std::uint8_t count) noexcept {
@@ -40,7 +52,6 @@ struct SendPath {
   CreditGate& gate;
   PayloadAllocator& memory;
   CacheUses& cache_uses;
-  CreditGate::Lent lent;
 };
 
 [[nodiscard]] constexpr Bytes round_up(Bytes size, Bytes to) noexcept {
@@ -67,7 +78,6 @@ class SendOperation {
         gate_(path.gate),
         memory_(path.memory),
         cache_uses_(path.cache_uses),
-        lent_(path.lent),
         parts_(parts),
         options_(options),
         lane_(lane),
@@ -88,14 +98,13 @@ class SendOperation {
   using Lock = ProducerCore::Lock;
 
   [[nodiscard]] SendMode mode_for(ModeQuestion question) const;
-  [[nodiscard]] Result<void> look_at_parts(bool immutable);
+  [[nodiscard]] Result<void> look_at_parts();
   [[nodiscard]] Result<void> check_block(const Draft::Part& part) const;
   /// With the channel's name in front of the error.
   [[nodiscard]] Result<void> named(Result<void> checked) const;
   [[nodiscard]] bool is_chunked() const noexcept {
     return mode_ == SendMode::pipelined || mode_ == SendMode::streamed;
   }
-  void choose_chunks() noexcept;
   [[nodiscard]] bool needs_table() const noexcept {
     return parts_.size() != 1 || tensor_of(parts_.front()).has_value();
   }
@@ -119,8 +128,11 @@ class SendOperation {
   [[nodiscard]] Result<void> publish_then_copy(Lock& held);
   [[nodiscard]] Result<std::shared_ptr<const Region>> copy_sealed() const;
   [[nodiscard]] Result<void> copy_parts();
-  void note_copied(std::uint64_t started, std::uint64_t took, Bytes bytes,
-                   std::uint64_t chunks) const noexcept;
+  /// Nobody else publishes meanwhile: it will have the next number, unless it was published
+  /// already.
+  [[nodiscard]] std::uint64_t number() const noexcept {
+    return message_.header.number != 0 ? message_.header.number : core_.publisher->published() + 1;
+  }
   [[nodiscard]] Result<void> write_converted(int memory, Bytes at, const Draft::Part& part) const;
   [[nodiscard]] ChunkPlan plan_for(ByteSpan to, const Draft::Part& part) const noexcept;
   [[nodiscard]] bool goes_by_two() const noexcept {
@@ -143,7 +155,6 @@ class SendOperation {
   CreditGate& gate_;
   PayloadAllocator& memory_;
   CacheUses& cache_uses_;
-  CreditGate::Lent lent_;
   std::span<Draft::Part> parts_;
   SendOptions options_;
   Lane& lane_;

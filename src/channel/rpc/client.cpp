@@ -63,7 +63,7 @@ Result<void> ClientLink::set_up(Deadline deadline) {
   requests.consumers_event = server_moves_.get();
   GANTRY_ASSIGN(requests_,
                 Producer::Impl::make(name_, requests, engine_, Producer::Impl::Reach::calls));
-  GANTRY_TRY(requests_->wait_for_inbox(deadline));
+  GANTRY_TRY(requests_->connector().wait_for_inbox(deadline));
   return listen_for_replies(deadline);
 }
 
@@ -81,11 +81,12 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
     ring(server_moves_.get());  // ends the receive within which this is called
   };
   GANTRY_ASSIGN(ControlPair control, make_control_pair());
-  GANTRY_ASSIGN(replies_, Inbox::Impl::make_for({std::move(control.ours), requests_->called(),
-                                                 requests_->take_called_life()},
-                                                name_, options));
+  GANTRY_ASSIGN(replies_,
+                Inbox::Impl::make_for({std::move(control.ours), requests_->connector().called(),
+                                       requests_->connector().take_called_life()},
+                                      name_, options));
   GANTRY_STEP(way_back_opened);
-  GANTRY_TRY(requests_->send_control(control.theirs.get()));
+  GANTRY_TRY(requests_->connector().send_control(control.theirs.get()));
   GANTRY_STEP(control_handed_over);
   SendOptions introduction;
   introduction.deadline = deadline;
@@ -110,10 +111,10 @@ void ClientLink::hang_up() noexcept {
 
 void ClientLink::lose(const Error& why) {
   if (lost_) return;
-  Error told{
-      why.code,
-      fmt::format("server '{}' (process {}) {}", label_, requests_->called().pid, why.message),
-      why.hint};
+  Error told{why.code,
+             fmt::format("server '{}' (process {}) {}", label_, requests_->connector().called().pid,
+                         why.message),
+             why.hint};
   lost_ = far_side_ ? far_side_->reason(std::move(told)) : std::move(told);
   if (settled_) ring(settled_.get());
 }
@@ -137,7 +138,7 @@ Result<std::shared_ptr<ClientLink>> ClientLink::again(Deadline deadline) const {
 // A server that lives is not called gone: whoever connects anew for that would do so for ever. Its
 // own last word about it may lie in the other connection.
 void ClientLink::lose_server(const Error& why) {
-  if (const auto told = requests_->consumers_trouble()) return lose(*told);
+  if (const auto told = requests_->connector().trouble()) return lose(*told);
   if (!is_own_trouble(why.code)) return lose({Code::peer_gone, "is gone", ""});
   std::string_view message = why.message;
   const std::string prefix = fmt::format("channel '{}': ", name_);
@@ -146,7 +147,7 @@ void ClientLink::lose_server(const Error& why) {
 }
 
 Error ClientLink::not_sent(Error error) {
-  if (!requests_->is_alone()) return error;
+  if (!requests_->connector().is_alone()) return error;
   look_for_server();
   return lost_ && (error.code == Code::peer_gone || error.code == lost_->code) ? *lost_ : error;
 }
@@ -217,7 +218,7 @@ Result<void> ClientLink::wait_once(Deadline deadline) {
 // Replies that the server sent before it went count.
 void ClientLink::look_for_server() {
   drain(server_moves_.get());
-  if (!requests_->is_alone()) return;
+  if (!requests_->connector().is_alone()) return;
   static_cast<void>(take_replies());
   lose_server({Code::peer_gone, {}, {}});
 }

@@ -30,7 +30,7 @@ class HostileClient : public Calls {
   std::shared_ptr<Producer::Impl> call() {
     auto caller = *Producer::Impl::make("service", channel_, std::make_shared<test::PlainEngine>(),
                                         Producer::Impl::Reach::calls);
-    EXPECT_TRUE(caller->wait_for_inbox(soon()));
+    EXPECT_TRUE(caller->connector().wait_for_inbox(soon()));
     return caller;
   }
   void expect_others_are_served(Server& server) {
@@ -74,7 +74,7 @@ TEST_F(HostileClient, LinesThatLeadNowhereAreNotFollowed) {
   for (const int line : {-1, event.get(), file.get(), stream.get(), nobody.get()}) {
     auto caller = call();
     if (line >= 0) {
-      ASSERT_TRUE(caller->send_control(line));
+      ASSERT_TRUE(caller->connector().send_control(line));
     }
     ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
     expect_hung_up(server, *caller);
@@ -87,7 +87,7 @@ TEST_F(HostileClient, ALineThatIsMuteCostsItsOwnerAlone) {
   for (const bool breaks : {false, true}) {
     ControlPair lines = *make_control_pair();
     auto caller = call();
-    ASSERT_TRUE(caller->send_control(lines.theirs.get()));
+    ASSERT_TRUE(caller->connector().send_control(lines.theirs.get()));
     lines.theirs.reset();
     ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
     if (breaks) lines.ours.reset();
@@ -105,7 +105,7 @@ TEST_F(HostileClient, ALineThatIsCutBeforeItIsTakenIsNotWaitedFor) {
   const auto caller = call();
   {
     const ControlPair line = *make_control_pair();
-    ASSERT_TRUE(caller->send_control(line.theirs.get()));
+    ASSERT_TRUE(caller->connector().send_control(line.theirs.get()));
     ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
   }
   Result<void> replied;
@@ -151,7 +151,7 @@ TEST_F(HostileClient, NobodyListensAtTheEndThatItGave) {
   Server server = open();
   const auto caller = call();
   const ControlPair line = *make_control_pair();
-  ASSERT_TRUE(caller->send_control(line.theirs.get()));
+  ASSERT_TRUE(caller->connector().send_control(line.theirs.get()));
   ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
   ASSERT_TRUE(send_packet(line.ours.get(), pattern(5, 1)));  // would cost it the channel
   while (!would_pass(line.ours.get(), POLLIN))               // it is let in, and not yet met
@@ -169,7 +169,7 @@ TEST_F(HostileClient, ManyLinesAreTooMany) {
   Server server = open();
   auto caller = call();
   const ControlPair lines = *make_control_pair();
-  for (int i = 0; i < 3; ++i) ASSERT_TRUE(caller->send_control(lines.theirs.get()));
+  for (int i = 0; i < 3; ++i) ASSERT_TRUE(caller->connector().send_control(lines.theirs.get()));
   expect_hung_up(server, *caller);
 }
 
@@ -178,7 +178,7 @@ TEST_F(HostileClient, IntroducedTwiceOrWithNonsenseItIsHungUpOn) {
   for (const RpcKind second : {RpcKind::introduce, RpcKind::reply, RpcKind::refusal, RpcKind{99}}) {
     auto caller = call();
     const ControlPair lines = *make_control_pair();
-    ASSERT_TRUE(caller->send_control(lines.theirs.get()));
+    ASSERT_TRUE(caller->connector().send_control(lines.theirs.get()));
     ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(RpcKind::introduce)));
     ASSERT_TRUE(caller->send(ConstByteSpan(), with_kind(second)));
     expect_hung_up(server, *caller);
@@ -197,7 +197,7 @@ class HostileServer : public HostileClient {
                                          Producer::Impl::Reach::answers);
     const PeerIdentity client{introduction->sender.pid, introduction->sender.uid};
     auto control = *inbox.take_control_end(introduction->sender.id);
-    EXPECT_TRUE(replies->call_over(control, client));
+    EXPECT_TRUE(replies->connector().call_over(control, client));
     return replies;
   }
 };

@@ -197,7 +197,7 @@ Result<void> Server::Impl::open_replies(const Sender& sender, ReceivedFd& contro
   GANTRY_ASSIGN(replies, Producer::Impl::make(
                              name_, {end_part(options_.channel), payload_part(options_.replies)},
                              engine_, Producer::Impl::Reach::answers));
-  GANTRY_TRY(replies->call_over(control, inbox_->identity_of(sender.id)));
+  GANTRY_TRY(replies->connector().call_over(control, inbox_->identity_of(sender.id)));
   GANTRY_STEP(control_called);
   return {};
 }

@@ -18,7 +18,7 @@ class FarSides {
   static void attach(Client& client, std::shared_ptr<detail::FarSide> far_side) {
     client.attach(std::move(far_side));
   }
-  /// Producer::Impl's consumers_trouble() and is_alone().
+  /// Connector's trouble() and is_alone().
   [[nodiscard]] static std::optional<Error> last_word(const Producer& producer);
   [[nodiscard]] static bool is_alone(const Producer& producer);
 };

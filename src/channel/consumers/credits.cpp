@@ -1,12 +1,12 @@
+#include "channel/consumers/credits.hpp"
+
 #include <algorithm>
-#include <gantry/channel/status.hpp>
+#include <bit>
 
 #include "base/clock.hpp"
-#include "channel/consumers/consumer_set.hpp"
 #include "channel/status/status_text.hpp"
 #include "channel/wire/metrics_page.hpp"
 
-// A consumer set's part of ChannelStatus.
 namespace gantry {
 namespace {
 
@@ -63,10 +63,33 @@ ConsumerStatus status_of(const ConsumerState& consumer, const SlotTable& slots,
 
 }  // namespace
 
+// Slots that count against the credits; slots of consumers with other policies, and of the history,
+// do not.
+std::uint64_t Credits::charged() const noexcept {
+  if (consumers_.only() != nullptr) return slots_.used();  // I7: nobody else has any
+  return slots_.needed_by(kSenderBit | kBacklogBit | consumers_.who_block());
+}
+
+bool Credits::may_send(bool needs_slot, Bytes bytes) const noexcept {
+  bool anyone = false;
+  for (const auto& consumer : consumers_.consumers()) {
+    if (consumer->is_cut) continue;
+    anyone = true;
+    if (consumer->blocks() && consumer->unread() >= limits_.slots) return false;
+  }
+  if (!anyone && consumers_.kept().backlog() >= limits_.slots) return false;
+  if (!needs_slot) return true;
+  const std::uint64_t held = charged();
+  if (slots_.used() == ~std::uint64_t{0}) return false;
+  if (static_cast<unsigned>(std::popcount(held)) >= limits_.slots) return false;
+  return limits_.bytes_in_flight == 0 || held == 0 ||
+         slots_.bytes_of(held) + bytes <= limits_.bytes_in_flight;
+}
+
 // Counts as may_send() does for the smallest message with a slot.
-bool ConsumerSet::is_exhausted_but_for(const ConsumerState* missing) const noexcept {
+bool Credits::is_exhausted_but_for(const ConsumerState* missing) const noexcept {
   std::uint64_t needed = kSenderBit | kBacklogBit;
-  for (const auto& consumer : consumers_) {
+  for (const auto& consumer : consumers_.consumers()) {
     if (consumer->is_cut || !consumer->blocks() || consumer.get() == missing) continue;
     if (consumer->unread() >= limits_.slots) return true;
     needed |= consumer->bit();
@@ -79,69 +102,71 @@ bool ConsumerSet::is_exhausted_but_for(const ConsumerState* missing) const noexc
 
 // Finds those without which it would go on; if no single one is the reason, all that hold
 // something.
-void ConsumerSet::find_who_holds_up(ChannelStatus& status) const {
+void Credits::find_who_holds_up(ChannelStatus& status) const {
   if (!is_exhausted_but_for(nullptr)) return;
+  const auto& all = consumers_.consumers();
   bool found = false;
-  for (std::size_t i = 0; i < consumers_.size(); ++i) {
-    const ConsumerState& consumer = *consumers_[i];
+  for (std::size_t i = 0; i < all.size(); ++i) {
+    const ConsumerState& consumer = *all[i];
     if (consumer.is_cut || !consumer.blocks() || is_exhausted_but_for(&consumer)) continue;
     status.consumers[i].holds_up = found = true;
   }
   if (found) return;
-  for (std::size_t i = 0; i < consumers_.size(); ++i)
-    status.consumers[i].holds_up = !consumers_[i]->is_cut && consumers_[i]->blocks() &&
-                                   (consumers_[i]->holds() != 0 || consumers_[i]->unread() != 0);
+  for (std::size_t i = 0; i < all.size(); ++i)
+    status.consumers[i].holds_up =
+        !all[i]->is_cut && all[i]->blocks() && (all[i]->holds() != 0 || all[i]->unread() != 0);
 }
 
 // A small message has no slot; its place in a ring is the credit.
-unsigned ConsumerSet::credits_used(std::uint64_t charged) const noexcept {
+unsigned Credits::credits_used(std::uint64_t charged) const noexcept {
   auto used = static_cast<std::uint64_t>(std::popcount(charged));
   bool anyone = false;
-  for (const auto& consumer : consumers_) {
+  for (const auto& consumer : consumers_.consumers()) {
     if (consumer->is_cut) continue;
     anyone = true;
     if (consumer->blocks()) used = std::max(used, consumer->unread());
   }
-  if (!anyone) used = std::max<std::uint64_t>(used, backlog_.size());
+  if (!anyone) used = std::max<std::uint64_t>(used, consumers_.kept().backlog());
   return static_cast<unsigned>(used);
 }
 
-void ConsumerSet::describe(ChannelStatus& status, double ns_per_tick) {
-  refresh();
+void Credits::describe(ChannelStatus& status, double ns_per_tick) const {
+  consumers_.refresh();
   const Clock clock{.ns_per_tick = ns_per_tick};
   const std::uint64_t credits = charged();
-  status.ended = ended_;
+  status.ended = consumers_.has_ended();
   status.slots = limits_.slots;
-  status.slots_held = slots_held();
+  status.slots_held = static_cast<unsigned>(std::popcount(slots_.used()));
   status.slots_charged = credits_used(credits);
   status.slots_sending = static_cast<unsigned>(std::popcount(slots_.needed_by(kSenderBit)));
   status.bytes_in_flight = limits_.bytes_in_flight;
   status.bytes_charged = slots_.bytes_of(credits);
   status.consumers_limit = limits_.consumers;
   status.history_limit = limits_.history;
-  status.history = static_cast<unsigned>(history_.size());
-  status.backlog = backlog_.size();
-  for (const auto& consumer : consumers_)
+  status.history = static_cast<unsigned>(consumers_.kept().history());
+  status.backlog = consumers_.kept().backlog();
+  for (const auto& consumer : consumers_.consumers())
     status.consumers.push_back(status_of(*consumer, slots_, clock));
   find_who_holds_up(status);
-  departed_.describe(status.departed,
-                     [&clock](std::uint64_t ticks) { return clock.since_ticks(ticks); });
+  consumers_.departed().describe(
+      status.departed, [&clock](std::uint64_t ticks) { return clock.since_ticks(ticks); });
 }
 
-std::vector<std::string> ConsumerSet::obstacles(bool needs_slot, Bytes bytes) {
-  refresh();
+std::vector<std::string> Credits::obstacles(bool needs_slot, Bytes bytes) const {
+  consumers_.refresh();
   std::vector<std::string> found;
-  if (lost_) found.push_back(fmt::format("for nothing, but fails: {}", lost_->message));
+  const auto& lost = consumers_.lost();
+  if (lost) found.push_back(fmt::format("for nothing, but fails: {}", lost->message));
   if (may_send(needs_slot, bytes)) return found;
-  for (const auto& consumer : consumers_)
+  for (const auto& consumer : consumers_.consumers())
     if (!consumer->is_cut && consumer->blocks() && consumer->unread() >= limits_.slots)
       found.push_back(fmt::format("for consumer {}, which has {} unread and may have no more",
                                   consumer->resources().pid,
                                   count_text(consumer->unread(), "message")));
-  if (count() == 0 && !backlog_.empty())
+  if (consumers_.count() == 0 && consumers_.kept().backlog() != 0)
     found.push_back(fmt::format("for a {}: the backlog of {} is full",
-                                lost_ ? "consumer" : "first consumer",
-                                count_text(backlog_.size(), "message")));
+                                lost ? "consumer" : "first consumer",
+                                count_text(consumers_.kept().backlog(), "message")));
   if (!needs_slot) return found;
   if (const auto only_we = loans_in_the_way(needs_slot, bytes)) {
     found.push_back(fmt::format("for nothing, but fails: {}", only_we->message));
@@ -160,20 +185,20 @@ std::vector<std::string> ConsumerSet::obstacles(bool needs_slot, Bytes bytes) {
 }
 
 // Several may have the same slot.
-std::string ConsumerSet::who_has(std::uint64_t slots) const {
+std::string Credits::who_has(std::uint64_t slots) const {
   std::string text;
   const auto add = [&](std::uint64_t of_one, std::string_view whose) {
     if (const int count = std::popcount(slots & of_one); count != 0)
       text += fmt::format(", {} by {}", count, whose);
   };
   add(slots_.lent(), "your loans");
-  for (const auto& consumer : consumers_)
+  for (const auto& consumer : consumers_.consumers())
     add(slots_.needed_by(consumer->bit()), fmt::format("consumer {}", consumer->resources().pid));
   add(slots_.needed_by(kHistoryBit), "the history");
   return text;
 }
 
-std::optional<Error> ConsumerSet::loans_in_the_way(bool needs_slot, Bytes bytes) const {
+std::optional<Error> Credits::loans_in_the_way(bool needs_slot, Bytes bytes) const {
   const std::uint64_t lent = needs_slot ? slots_.lent() : 0;
   if (lent == 0) return std::nullopt;
   const auto count = static_cast<unsigned>(std::popcount(lent));
@@ -189,27 +214,19 @@ std::optional<Error> ConsumerSet::loans_in_the_way(bool needs_slot, Bytes bytes)
 }
 
 // A message that such a consumer took cannot be taken back, but the wait for it is not certain.
-Bytes ConsumerSet::yielding_bytes() const noexcept {
+Bytes Credits::yielding_bytes() const noexcept {
   std::uint64_t yielding = kHistoryBit;
-  for (const auto& consumer : consumers_)
+  for (const auto& consumer : consumers_.consumers())
     if (consumer->drops_oldest()) yielding |= consumer->bit();
   const std::uint64_t needed = slots_.needed_by(~yielding);
   return slots_.bytes_of(slots_.used() & ~needed) + slots_.spare_bytes();
 }
 
-std::uint64_t ConsumerSet::untaken() const noexcept {
-  std::uint64_t most = backlog_.size();
-  for (const auto& consumer : consumers_)
+std::uint64_t Credits::untaken() const noexcept {
+  std::uint64_t most = consumers_.kept().backlog();
+  for (const auto& consumer : consumers_.consumers())
     if (!consumer->is_cut) most = std::max(most, consumer->unread());
   return most;
-}
-
-bool ConsumerSet::all_taken() const noexcept {
-  return anyone_came_ && untaken() == 0;
-}
-
-unsigned ConsumerSet::slots_held() const noexcept {
-  return static_cast<unsigned>(std::popcount(slots_.used()));
 }
 
 }  // namespace gantry

@@ -1,4 +1,4 @@
-#include "channel/producer/consumer_listener.hpp"
+#include "channel/producer/connector.hpp"
 
 #include <array>
 
@@ -6,8 +6,10 @@
 #include "base/event.hpp"
 #include "base/memfd.hpp"
 #include "channel/naming/access.hpp"
+#include "channel/status/status_text.hpp"
 #include "channel/status/status_wire.hpp"
 #include "channel/wire/metrics_page.hpp"
+#include "channel/wire/protocol.hpp"
 #include "channel/wire/step.hpp"
 
 namespace gantry {
@@ -73,10 +75,6 @@ void ConsumerListener::call(Connection connection) {
   acceptor().rouse(*this);
 }
 
-void ConsumerListener::look_again() noexcept {
-  acceptor().rouse(*this);
-}
-
 // ---- the acceptor's thread -----------------------------------------------------------------
 
 void ConsumerListener::other_roused() {
@@ -87,7 +85,8 @@ void ConsumerListener::other_roused() {
 
 // What cannot be watched now is tried again with the next credit or call.
 void ConsumerListener::watch_wakes() {
-  host_.watch_wakes([this](int descriptor) {
+  const ProducerCore::Lock held = core_.lock();
+  gate_.watch_wakes([this](int descriptor) {
     return watch(descriptor, wakes_serial_, false, Acceptor::Tell::always);
   });
 }
@@ -114,14 +113,6 @@ Result<void> ConsumerListener::greet(Connection connection) {
   GANTRY_TRY(add(std::move(caller), std::move(connection), identity, kHandshakeTime));
   GANTRY_STEP(inbox_called);
   return {};
-}
-
-std::unique_ptr<PeerListener::Peer> ConsumerListener::make_peer() const {
-  return std::make_unique<Caller>();
-}
-
-void ConsumerListener::accepted() noexcept {
-  GANTRY_STEP(caller_accepted);
 }
 
 void ConsumerListener::failed(Peer& peer, const Error& why) {
@@ -154,7 +145,7 @@ bool ConsumerListener::hear(Peer& peer, Received& received) {
 // True if it is welcome.
 bool ConsumerListener::answer(Caller& caller, const WirePacket& hello) {
   if (hello.purpose == Purpose::inspect && !caller.is_called) {
-    static_cast<void>(send_status(caller.connection.send_fd(), host_.status()));
+    static_cast<void>(send_status(caller.connection.send_fd(), encode_status(status_.describe())));
     return false;
   }
   if (const Code reason = reason_to_refuse(caller, hello); reason != Code::closed) {
@@ -174,18 +165,20 @@ bool ConsumerListener::answer(Caller& caller, const WirePacket& hello) {
 Code ConsumerListener::reason_to_refuse(const Caller& caller, const WirePacket& hello) const {
   if (!is_same_token(access(), hello.token)) return Code::permission_denied;
   if (hello.purpose != Purpose::join) return Code::invalid_argument;
-  if (!host_.has_place()) return Code::already_exists;
-  if (host_.holds_too_much(caller.identity)) return Code::busy;
+  const ProducerCore::Lock held = core_.lock();
+  if (!core_.consumers->has_place()) return Code::already_exists;
+  core_.consumers->forget_departed();
+  if (core_.consumers->departed().has_full_share(caller.identity.uid)) return Code::busy;
   return Code::closed;
 }
 
 Result<void> ConsumerListener::welcome(Caller& caller) {
-  GANTRY_ASSIGN(caller.ring, host_.make_ring());
+  GANTRY_ASSIGN(caller.ring, ConsumerState::make_page(core_.options.slots));
   WirePacket packet;
   packet.kind = PacketKind::welcome;
   GANTRY_ASSIGN(WakeReceiver::Made made, WakeReceiver::make());
   caller.wake_receiver = std::move(made.wake_receiver);
-  const std::array<int, 3> fds{host_.page_descriptor(), caller.ring.descriptor(),
+  const std::array<int, 3> fds{core_.memory.descriptor(), caller.ring.descriptor(),
                                made.wake_sender.descriptor()};
   accept_rights(caller.connection.receive_fd(), true);  // those of its join; see PeerListener, I3
   GANTRY_TRY(send_wire(caller.connection.send_fd(), packet, fds));
@@ -200,14 +193,15 @@ Result<void> ConsumerListener::let_in(Caller& caller, Received& received) {
     refuse(caller.connection.send_fd(), code);
     return fail(code, why);
   };
-  if (!host_.has_place()) return refused(Code::already_exists, "there is a consumer already");
+  if (const auto held = core_.lock(); !core_.consumers->has_place())
+    return refused(Code::already_exists, "there is a consumer already");
   if (received.fds.size() != 3)
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
   auto examined = examine(received);
   if (!examined) tell_own_trouble(caller.connection.send_fd(), examined.error().code);
   GANTRY_ASSIGN(auto consumer, std::move(examined));
   GANTRY_STEP(join_examined);
-  if (!host_.allows(consumer->policy))
+  if (!core_.options.consumers_may_block && consumer->policy == SlowConsumer::block)
     return refused(Code::unsupported, "the consumer wants to hold up the producer, who forbids it");
   auto life = peer_pidfd(caller.connection.send_fd(), caller.identity.pid);
   if (!life) tell_own_trouble(caller.connection.send_fd(), life.error().code);
@@ -236,7 +230,10 @@ Result<void> ConsumerListener::let_in(Caller& caller, Received& received) {
 // its death, or without it.
 void ConsumerListener::other_ready(std::uint64_t serial, bool is_second) {
   if (serial == wakes_serial_) {
-    host_.credits_came();
+    {
+      const ProducerCore::Lock held = core_.lock();
+      gate_.credits_came();
+    }
     return watch_wakes();
   }
   const auto consumer = inside_.find(serial);
@@ -261,6 +258,170 @@ void ConsumerListener::look_after_the_dead() {
   --looks_left_;
   next_look_ = Deadline::after(std::chrono::milliseconds(1) * (1 << (kLooks - looks_left_)));
   host_.departed_died();
+}
+
+// ---- the connector ---------------------------------------------------------------------------
+
+Result<void> Connector::start(Reach reach) {
+  GANTRY_DEBUG_ASSERT(!listener_);
+  reach_ = reach;
+  if (reach == Reach::listens) {
+    GANTRY_TRY(check_reach(core_.options.directory, core_.name, core_.options.access));
+    GANTRY_ASSIGN(
+        claim_, Claim::take(core_.options.directory, core_.name, core_.options.interrupt_descriptor,
+                            file_access(core_.options.access)));
+  }
+  GANTRY_ASSIGN(core_.options.acceptor, Acceptor::of(core_.options));
+  listener_.emplace(*this, core_, gate_, status_, claim_.listener());
+  return listener_->start();
+}
+
+void Connector::stop() noexcept {
+  if (listener_) listener_->stop();
+  if (core_.fork_guard.is_this()) claim_.give_up();  // otherwise the name is the parent's
+}
+
+Result<void> Connector::wait_for_consumers(Deadline deadline, unsigned count) {
+  if (reach_ == Reach::calls) return wait_for_inbox(deadline);
+  ProducerCore::Lock held = core_.lock();
+  const auto why = [this, count]() -> WaitReason {
+    constexpr auto kKind = WaitReason::Kind::consumer;
+    const unsigned joined = core_.consumers->count();
+    if (joined == 0 && count == 1)
+      return {kKind, core_.consumers->lost() ? "for a consumer" : "for a first consumer",
+              "no consumer joined in time"};
+    return {kKind, fmt::format("for {}: {} joined", count_text(count, "consumer"), joined),
+            fmt::format("{} of {} consumers joined in time", joined, count)};
+  };
+  return gate_.wait_until(
+      held, deadline, [this, count] { return core_.consumers->count() >= count; }, why,
+      CreditGate::Lost::is_fine);
+}
+
+// ---- calling ---------------------------------------------------------------------------------
+
+Result<void> Connector::call(Deadline deadline) {
+  {
+    const ProducerCore::Lock held = core_.lock();
+    if (calling_ || core_.consumers->count() != 0) return {};
+  }
+  GANTRY_ASSIGN(Fd socket, find_producer(core_.options.directory, core_.name,
+                                         core_.options.interrupt_descriptor, deadline,
+                                         "inbox or server", core_.options.notices));
+  GANTRY_STEP(inbox_found);
+  GANTRY_ASSIGN(called_, peer_of(socket.get()));
+  GANTRY_ASSIGN(called_life_, peer_pidfd(socket.get(), called_.pid));
+  begin_call(Connection(std::move(socket)));
+  return {};
+}
+
+Result<void> Connector::call_over(ReceivedFd& control, const PeerIdentity& whom) {
+  GANTRY_ASSIGN(control, adopt_control_end(std::move(control), whom));
+  called_ = whom;
+  GANTRY_ASSIGN(ControlPair own, make_control_pair());
+  // If nobody can be told any more the listener's hello will fail, too.
+  static_cast<void>(send_control_end(control.get(), own.theirs.get()));
+  Connection connection(std::move(own.ours));
+  connection.send_through(std::move(control));
+  begin_call(std::move(connection));
+  return {};
+}
+
+void Connector::begin_call(Connection connection) {
+  {
+    const ProducerCore::Lock held = core_.lock();
+    calling_ = true;
+    call_error_.reset();
+  }
+  listener_->call(std::move(connection));
+}
+
+Result<void> Connector::wait_for_inbox(Deadline deadline) {
+  constexpr int kTries = 3;  // it may end between our call and its answer; then try its successor
+  for (int attempt = 1;; ++attempt) {
+    GANTRY_TRY(call(deadline));
+    ProducerCore::Lock held = core_.lock();
+    GANTRY_TRY(gate_.wait_until(
+        held, deadline, [this] { return core_.consumers->count() != 0 || !calling_; },
+        [this]() -> WaitReason {
+          const std::string whom = fmt::format("the inbox (process {})", called_.pid);
+          return {WaitReason::Kind::consumer, fmt::format("for {} to answer", whom),
+                  fmt::format("{} did not answer in time", whom)};
+        },
+        CreditGate::Lost::is_fine));
+    if (core_.consumers->count() != 0) return {};
+    const bool left_again = !call_error_;
+    const auto& lost = core_.consumers->lost();
+    if (left_again && lost && is_own_trouble(lost->code)) return tl::unexpected(core_.named(*lost));
+    const bool is_gone = left_again || call_error_->code == Code::peer_gone;
+    if (is_gone && attempt < kTries && !deadline.passed()) continue;
+    return tl::unexpected(core_.named(
+        left_again ? Error{Code::peer_gone, "the inbox left again", ""} : *call_error_));
+  }
+}
+
+// Under the lock, as everything that uses that socket.
+Result<void> Connector::send_control(int control) {
+  const ProducerCore::Lock held = core_.lock();
+  for (const auto& consumer : core_.consumers->consumers())
+    if (!consumer->is_cut)
+      return send_control_end(consumer->resources().connection.send_fd(), control);
+  return tl::unexpected(core_.named({Code::peer_gone, "the inbox left again", ""}));
+}
+
+bool Connector::is_alone() const {
+  const ProducerCore::Lock held = core_.lock();
+  return core_.consumers->lost().has_value() || call_error_.has_value();
+}
+
+std::optional<Error> Connector::trouble() const {
+  const ProducerCore::Lock held = core_.lock();
+  return core_.consumers->hear_trouble();
+}
+
+void Connector::call_failed(const Error& why) {
+  const ProducerCore::Lock held = core_.lock();
+  calling_ = false;
+  call_error_ = why;
+  // A control connection leads to one process: nobody else will come for a waiter to be woken by.
+  if (reach_ == Reach::answers)
+    core_.consumers->expect_nobody(fmt::format("process {} did not take its control connection: {}",
+                                               called_.pid, why.message));
+  consumers_changed();
+}
+
+// ---- the consumers, as the acceptor tells ---------------------------------------------------
+
+Result<unsigned> Connector::admit(std::unique_ptr<ConsumerResources> consumer, Region ring_memory) {
+  consumer->trace = &core_.trace;
+  const ProducerCore::Lock held = core_.lock();
+  GANTRY_ASSIGN(const unsigned index,
+                core_.consumers->admit(std::move(consumer), std::move(ring_memory)));
+  core_.metrics.meter()->connected();
+  calling_ = false;
+  consumers_changed();
+  return index;
+}
+
+void Connector::consumer_left(unsigned consumer) {
+  if (reach_ == Reach::calls) sweep_if_stale(core_.options.directory, core_.name, Deadline::now());
+  const ProducerCore::Lock held = core_.lock();
+  for (const auto& one : core_.consumers->consumers())
+    if (one->id() == consumer) GANTRY_PROBE(peer_gone, core_.name.c_str(), one->resources().pid);
+  core_.consumers->left(consumer);
+  consumers_changed();
+}
+
+// Waiting threads look at the consumers.
+void Connector::consumers_changed() noexcept {
+  core_.consumers->wake_producer();
+  if (core_.options.consumers_event >= 0) ring(core_.options.consumers_event);
+}
+
+void Connector::departed_died() {
+  if (reach_ == Reach::calls) sweep_if_stale(core_.options.directory, core_.name, Deadline::now());
+  const ProducerCore::Lock held = core_.lock();
+  core_.consumers->forget_departed();
 }
 
 }  // namespace gantry
