@@ -1,8 +1,9 @@
-#pragma once  // schedule/collective/script.hpp: a program as it has been read.
+#pragma once  // schedule/program/script.hpp: a program as it has been read.
 
 #include <array>
 #include <gantry/schedule/collective.hpp>
 #include <limits>
+#include <span>
 
 #include "base/result.hpp"
 #include "schedule/plan.hpp"
@@ -191,5 +192,8 @@ struct Script {
   std::vector<Statement> statements;
   std::uint32_t slots = kPredefined;
 };
+
+/// The texts of programs/*.gcoll, which the build puts into the library.
+[[nodiscard]] std::span<const std::string_view> builtin_programs() noexcept;
 
 }  // namespace gantry::collective

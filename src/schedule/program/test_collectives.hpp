@@ -1,4 +1,4 @@
-#pragma once  // schedule/collective/test_collectives.hpp: what collectives come to, said once more.
+#pragma once  // schedule/program/test_collectives.hpp: what collectives come to, said once more.
 
 #include <gantry/schedule/collective.hpp>
 #include <map>

@@ -2,7 +2,7 @@
 // and come to it on numbers, in any order.
 #include <gtest/gtest.h>
 
-#include "schedule/collective/test_collectives.hpp"
+#include "schedule/program/test_collectives.hpp"
 
 namespace gantry {
 namespace {

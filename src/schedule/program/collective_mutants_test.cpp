@@ -4,8 +4,8 @@
 
 #include <regex>
 
-#include "schedule/collective/builtin.hpp"
-#include "schedule/collective/test_collectives.hpp"
+#include "schedule/program/script.hpp"
+#include "schedule/program/test_collectives.hpp"
 
 namespace gantry {
 namespace {

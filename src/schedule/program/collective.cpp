@@ -7,8 +7,7 @@
 
 #include "base/fd.hpp"
 #include "base/result.hpp"
-#include "schedule/collective/builtin.hpp"
-#include "schedule/collective/script.hpp"
+#include "schedule/program/script.hpp"
 #include "schedule/quote.hpp"
 
 namespace gantry {
@@ -73,6 +72,16 @@ Result<std::vector<CollectiveProgram>> builtins() {
 }
 
 }  // namespace
+
+const std::string& CollectiveProgram::name() const noexcept {
+  return script_->name;
+}
+const std::string& CollectiveProgram::about() const noexcept {
+  return script_->about;
+}
+const std::vector<std::string>& CollectiveProgram::variants() const noexcept {
+  return script_->variants;
+}
 
 Result<std::vector<CollectiveProgram>> list_collectives(const std::string& folder) {
   return guarded([&]() -> Result<std::vector<CollectiveProgram>> {
