@@ -85,7 +85,7 @@ TEST_F(CollectiveFiles, AreRefusedByName) {
   EXPECT_EQ(list_collectives(folder_ + "/none").error().code, Code::not_found);
   EXPECT_THAT(
       load_collective(write("bad.gcoll", "gantry-collective 1\nnonsense\n")).error().message,
-      HasSubstr("/bad.gcoll: line 2: 'nonsense' is nothing"));
+      HasSubstr("/bad.gcoll: line 2: unknown statement 'nonsense'"));
   EXPECT_THAT(list_collectives(folder_).error().message, HasSubstr("/bad.gcoll: line 2: "));
   fs::remove(folder_ + "/bad.gcoll");
   EXPECT_EQ(load_collective(write("large.gcoll", std::string(300'000, '\n'))).error().code,

@@ -132,7 +132,7 @@ TEST(CollectiveText, SumsSlicesOfCounts) {
   EXPECT_EQ(sum("9:1"), "0") << "as a loop from 9 to 1";
   EXPECT_THAT(sum("1:7:2"), HasSubstr("line 4: counts[5] where there are 5 counts"));
   EXPECT_THAT(sum("0:6"), HasSubstr("line 4: counts[5] where there are 5 counts"));
-  EXPECT_THAT(sum("1:2:"), HasSubstr("']' where an expression belongs"));
+  EXPECT_THAT(sum("1:2:"), HasSubstr("unexpected ']' where an expression belongs"));
 }
 
 TEST(CollectiveText, BecomesThePlanThatIsWrittenOut) {
@@ -190,61 +190,61 @@ struct WrongLine {
 };
 constexpr WrongLine kWrongLines[] = {
     {"name again", "it has a name already"},
-    {"chunks 3", "'chunks' is nothing that a program says"},
-    {"move x@0 to x@1", "'move' is nothing that a program says"},
-    {"to x@0", "'to' is nothing that a program says"},
-    {"5", "'5' is nothing that a program says"},
+    {"chunks 3", "unknown statement 'chunks'"},
+    {"move x@0 to x@1", "unknown statement 'move'"},
+    {"to x@0", "unknown statement 'to'"},
+    {"5", "unknown statement '5'"},
     {"let a", "'=' is missing"},
     {"let a = ", "an expression is missing"},
-    {"let a = 1 2", "'2' is too much"},
+    {"let a = 1 2", "unexpected '2' after the statement"},
     {"let a = b", "there is no 'b' here"},
     {"let a = a", "there is no 'a' here"},
     {"let ranks = 3", "there is a 'ranks' already"},
-    {"let put = 3", "'put' names no value"},
+    {"let put = 3", "'put' is not the name of a value"},
     {"let a = 1 < 2 < 3", "two comparisons in a row"},
     {"let a = (1", "')' is missing"},
-    {"let a = 1)", "')' is too much"},
-    {"let a = 9223372036854775808", "'9223372036854775808' is beyond all numbers"},
-    {"let a = 1 & 2", "'&' means nothing here"},
-    {"let a = \t1", "it has a byte 0x09"},
-    {"let a = \xc3\xa4", "it has a byte 0xc3"},
-    {"let f() = 1", "')' names no parameter"},
+    {"let a = 1)", "unexpected ')' after the statement"},
+    {"let a = 9223372036854775808", "number '9223372036854775808': at most 9223372036854775807"},
+    {"let a = 1 & 2", "unexpected character '&'"},
+    {"let a = \t1", "unexpected byte 0x09"},
+    {"let a = \xc3\xa4", "unexpected byte 0xc3"},
+    {"let f() = 1", "')' is not the name of a parameter"},
     {"let f(a,b,c,d,e) = 1", "more than 4 parameters"},
     {"let f(a, a) = 1", "there is a 'a' already"},
     {"let f(a) = f(a)", "there is no 'f' here"},
     {"let f(a) = a\nlet b = f", "line 5: '(' is missing"},
-    {"let f(a) = a\nlet b = f(1, 2)", "line 5: ',' where ')' belongs"},
+    {"let f(a) = a\nlet b = f(1, 2)", "line 5: unexpected ',' where ')' belongs"},
     {"let a = counts", "'[' is missing"},
-    {"let a = sum(1, 2)", "'1' names no variable"},
+    {"let a = sum(1, 2)", "'1' is not the name of a variable"},
     {"tensor x 1, 2", "there is a tensor 'x' already"},
-    {"tensor y 1 2", "'2' where ',' belongs"},
+    {"tensor y 1 2", "unexpected '2' where ',' belongs"},
     {"if 1\ntensor y 1, 2\nend", "line 5: 'tensor' within a for or an if"},
     {"lanes 2\nlanes 2", "line 5: it says its lanes already"},
     {"variants a, a", "there is a 'a' already"},
     {"variants a\nvariants b", "line 5: it has variants already"},
     {"for i in 0:3", "line 4: its end is missing"},
-    {"end", "an end of nothing"},
-    {"else", "an else without an if"},
-    {"for i in 0:3\nelse\nend", "line 5: an else without an if"},
-    {"if 1\nelse\nelse\nend", "line 6: an else without an if"},
+    {"end", "'end' without a 'for' or an 'if'"},
+    {"else", "'else' without an 'if'"},
+    {"for i in 0:3\nelse\nend", "line 5: 'else' without an 'if'"},
+    {"if 1\nelse\nelse\nend", "line 6: 'else' without an 'if'"},
     {"for i in 0:3\nend\nlet a = i", "line 6: there is no 'i' here"},
     {"if 1\nlet a = 1\nelse\nlet b = a\nend", "line 7: there is no 'a' here"},
-    {"for i 0:3", "'0' where 'in' belongs"},
+    {"for i 0:3", "unexpected '0' where 'in' belongs"},
     {"given y@0 = 0", "there is no tensor 'y'"},
-    {"given x[0:1] = 0", "'[' where '@' belongs"},
-    {"given x@0[0] = 0", "']' where ':' belongs"},
+    {"given x[0:1] = 0", "unexpected '[' where '@' belongs"},
+    {"given x@0[0] = 0", "unexpected ']' where ':' belongs"},
     {"given x@0", "'=' is missing"},
     {"given x@0 = A_1", "the name of a matrix has no '_'"},
     {"given x@0 = A*B", "'(' is missing"},
-    {"given x@0 = A(1)", "')' where ',' belongs"},
-    {"given x@0 = A B", "'B' is too much"},
+    {"given x@0 = A(1)", "unexpected ')' where ',' belongs"},
+    {"given x@0 = A B", "unexpected 'B' after the statement"},
     {"given x@0 = A[1,2,3,4]", "more than 3 indexes"},
-    {"put x@0 x@1", "'x' where 'to' belongs"},
+    {"put x@0 x@1", "unexpected 'x' where 'to' belongs"},
     {"put x@0 to x@1 after", "the name of step is missing"},
     {"put x@0 to x@1 after a", "line 4: no step is labelled 'a'"},
     {"a: put x@0 to x@1\nput x@0 to x@1 after a[1]",
      "line 5: 'a' has 1 indexes here and 0 in line 4"},
-    {"a: b: put x@0 to x@1", "'b' is nothing that a program says"},
+    {"a: b: put x@0 to x@1", "unknown statement 'b'"},
 };
 
 TEST(CollectiveText, SaysOfEachWrongLineWhatIsWrong) {
@@ -263,8 +263,9 @@ TEST(CollectiveText, SaysOfEachWrongLineWhatIsWrong) {
   EXPECT_EQ(refusal("gantry-collective 1\r\n"), "line 1: it ends in a carriage return");
   EXPECT_EQ(refusal("gantry-plan 1\n"), "line 1: this is a plan, no collective");
   EXPECT_EQ(refusal("gantry-collective 1\n"), "line 1: the program has no name");
-  EXPECT_EQ(refusal("gantry-collective 1\nname A\n"), "line 2: 'A' is no name of a program");
-  EXPECT_EQ(refusal("gantry-collective 1\nabout \x1b[2J\n"), "line 2: it has a control character");
+  EXPECT_EQ(refusal("gantry-collective 1\nname A\n"), "line 2: 'A' is not the name of a program");
+  EXPECT_EQ(refusal("gantry-collective 1\nabout \x1b[2J\n"),
+            "line 2: unexpected control character");
 }
 
 TEST(CollectiveText, SaysOfEachWrongExpansionWhatIsWrong) {

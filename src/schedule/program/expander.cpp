@@ -5,10 +5,9 @@
 #include <optional>
 #include <unordered_map>
 
-#include "base/result.hpp"
-#include "schedule/plan_shape.hpp"
+#include "base/text_lines.hpp"
+#include "schedule/plan.hpp"
 #include "schedule/program/script.hpp"
-#include "schedule/quote.hpp"
 #include "schedule/tiles.hpp"
 
 namespace gantry {
@@ -18,18 +17,7 @@ namespace {
 // ---- values of expressions -------------------------------------------------------------------
 
 std::string_view sign_of(Op op) noexcept {
-  switch (op) {
-    case Op::add:
-      return "+";
-    case Op::subtract:
-      return "-";
-    case Op::divide:
-      return "/";
-    case Op::modulo:
-      return "%";
-    default:
-      return "*";
-  }
+  return std::ranges::find(kBinarySigns, op, &BinarySign::op)->sign;
 }
 
 bool compare(Op op, Number a, Number b) noexcept {
@@ -263,11 +251,7 @@ class Expander {
   [[nodiscard]] Result<Plan> run() {
     auto done = run_block(script_.statements);
     if (done) done = resolve_pending();
-    if (!done) {
-      Error error = std::move(done).error();
-      error.message = fmt::format("line {}: {}", line_, error.message);
-      return tl::unexpected(std::move(error));
-    }
+    if (!done) return prefixed(std::move(done).error(), "line {}", line_);
     if (!has_counts_ && !shape_.counts.empty()) return wrong("it takes no counts");
     return std::move(plan_);
   }

@@ -3,10 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <charconv>
 
-#include "base/result.hpp"
-#include "schedule/quote.hpp"
+#include "base/text_lines.hpp"
 
 namespace gantry::collective {
 namespace {
@@ -36,10 +34,9 @@ std::string_view front_of(std::string_view text, Belongs belongs) {
 
 Result<Token> number_at(std::string_view text) {
   Token token{TokenKind::number, front_of(text, is_digit)};
-  const char* const end = token.text.data() + token.text.size();
-  if (std::from_chars(token.text.data(), end, token.value).ec != std::errc())
-    return fail(Code::invalid_argument, quote(token.text) + " is beyond all numbers");
-  return token;
+  if (const auto value = number_in<Number>(token.text)) return token.value = *value, token;
+  return fail(Code::invalid_argument, fmt::format("number {}: at most {}", quote(token.text),
+                                                  std::numeric_limits<Number>::max()));
 }
 
 Result<Token> token_at(std::string_view text) {
@@ -56,26 +53,11 @@ Result<Token> token_at(std::string_view text) {
     if (text.starts_with(sign)) return Token{TokenKind::sign, text.substr(0, sign.size())};
   const auto byte = static_cast<unsigned char>(text.front());
   return fail(Code::invalid_argument, byte < ' ' || byte >= 127
-                                          ? fmt::format("it has a byte {:#04x}", byte)
-                                          : fmt::format("'{}' means nothing here", text.front()));
+                                          ? fmt::format("unexpected byte {:#04x}", byte)
+                                          : fmt::format("unexpected character '{}'", text.front()));
 }
 
 constexpr unsigned kMostOpen = 40;  // parentheses within each other
-
-struct BinarySign {
-  std::string_view sign;
-  unsigned level;  // the lowest binds least
-  Op op;
-};
-constexpr unsigned kCompare = 2;
-constexpr unsigned kLevels = 5;
-constexpr BinarySign kBinarySigns[] = {
-    {"or", 0, Op::either},          {"and", 1, Op::both},          {"<=", kCompare, Op::at_most},
-    {">=", kCompare, Op::at_least}, {"<", kCompare, Op::below},    {">", kCompare, Op::above},
-    {"==", kCompare, Op::equal},    {"!=", kCompare, Op::unequal}, {"+", 3, Op::add},
-    {"-", 3, Op::subtract},         {"*", 4, Op::multiply},        {"/", 4, Op::divide},
-    {"%", 4, Op::modulo},
-};
 
 const BinarySign* sign_of(const Token& token, unsigned level) {
   for (const BinarySign& one : kBinarySigns)
@@ -116,9 +98,9 @@ bool Tokens::passes(std::string_view text) noexcept {
 
 Result<void> Tokens::expect(std::string_view text) {
   if (passes(text)) return {};
-  return fail(Code::invalid_argument,
-              is_over() ? fmt::format("'{}' is missing", text)
-                        : fmt::format("{} where '{}' belongs", quote(peek().text), text));
+  return fail(Code::invalid_argument, is_over() ? fmt::format("'{}' is missing", text)
+                                                : fmt::format("unexpected {} where '{}' belongs",
+                                                              quote(peek().text), text));
 }
 
 Result<std::string_view> Tokens::name(std::string_view of_what) {
@@ -126,13 +108,15 @@ Result<std::string_view> Tokens::name(std::string_view of_what) {
   if (token.kind == TokenKind::end)
     return fail(Code::invalid_argument, fmt::format("the name of {} is missing", of_what));
   if (token.kind != TokenKind::word || is_keyword(token.text))
-    return fail(Code::invalid_argument, fmt::format("{} names no {}", quote(token.text), of_what));
+    return fail(Code::invalid_argument,
+                fmt::format("{} is not the name of a {}", quote(token.text), of_what));
   return token.text;
 }
 
 Result<void> Tokens::expect_end() const {
   if (is_over()) return {};
-  return fail(Code::invalid_argument, quote(peek().text) + " is too much");
+  return fail(Code::invalid_argument,
+              fmt::format("unexpected {} after the statement", quote(peek().text)));
 }
 
 // ---- names -----------------------------------------------------------------------------------
@@ -220,9 +204,10 @@ Result<ExprId> ExpressionReader::read_primary(Tokens& tokens) {
   if (next.text == "counts") return read_counts(tokens);
   if (next.text == "min" || next.text == "max" || next.text == "sum") return read_builtin(tokens);
   if (next.kind == TokenKind::word && !is_keyword(next.text)) return read_name(tokens);
-  return fail(Code::invalid_argument, tokens.is_over()
-                                          ? "an expression is missing"
-                                          : quote(next.text) + " where an expression belongs");
+  return fail(Code::invalid_argument,
+              tokens.is_over()
+                  ? "an expression is missing"
+                  : fmt::format("unexpected {} where an expression belongs", quote(next.text)));
 }
 
 // One, counts[E], or the sum of some: counts[A:B], counts[A:B:STEP].

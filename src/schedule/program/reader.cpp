@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
+#include "schedule/plan.hpp"
 #include "schedule/program/expressions.hpp"
-#include "schedule/quote.hpp"
 
 namespace gantry {
 namespace collective {
@@ -16,11 +16,6 @@ bool is_program_name(std::string_view text) noexcept {
   const auto is_fine = [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9'); };
   return !text.empty() && text.size() <= kLongestName && is_fine(text.front()) &&
          std::ranges::all_of(text, [&](char c) { return is_fine(c) || c == '-'; });
-}
-
-std::string_view trimmed(std::string_view text) noexcept {
-  text.remove_prefix(std::min(text.find_first_not_of(' '), text.size()));
-  return text.substr(0, text.find_last_not_of(' ') + 1);
 }
 
 // What stands behind a word at the beginning of a line; nothing if it does not stand there.
@@ -55,11 +50,9 @@ class Reader {
       }
       return finish();
     };
-    auto done = read_all();
-    if (done) return std::move(script_);
-    Error error = std::move(done).error();
-    error.message = fmt::format("line {}: {}", std::max(line_, 1u), error.message);
-    return tl::unexpected(std::move(error));
+    if (auto done = read_all(); !done)
+      return prefixed(std::move(done).error(), "line {}", std::max(line_, 1u));
+    return std::move(script_);
   }
 
  private:
@@ -79,7 +72,8 @@ class Reader {
     if (const auto name = behind(code, "name")) {
       if (!script_.name.empty()) return wrong("it has a name already");
       if (!is_program_name(*name))
-        return wrong(quote(*name) + " is no name of a program", "small letters, digits and '-'");
+        return wrong(quote(*name) + " is not the name of a program",
+                     "small letters, digits and '-'");
       script_.name = *name;
       return {};
     }
@@ -100,7 +94,7 @@ class Reader {
   [[nodiscard]] Result<void> read_about(std::string_view line) {
     for (const char c : line)
       if (static_cast<unsigned char>(c) < ' ' || c == 127)
-        return wrong("it has a control character");
+        return wrong("unexpected control character");
     if (!script_.about.empty()) script_.about += ' ';
     script_.about += line;
     return {};
@@ -236,7 +230,7 @@ class Reader {
   [[nodiscard]] Result<void> read_else() {
     if (open_.empty() || open_.back().is_otherwise ||
         open_.back().statement.kind != StatementKind::branch)
-      return wrong("an else without an if");
+      return wrong("'else' without an 'if'");
     open_.back().is_otherwise = true;
     scopes_.close();
     scopes_.open();
@@ -244,7 +238,7 @@ class Reader {
   }
 
   [[nodiscard]] Result<void> read_end() {
-    if (open_.empty()) return wrong("an end of nothing");
+    if (open_.empty()) return wrong("'end' without a 'for' or an 'if'");
     scopes_.close();
     Statement done = std::move(open_.back().statement);
     open_.pop_back();
@@ -333,18 +327,16 @@ class Reader {
         first.kind == TokenKind::word && !is_keyword(first.text)) {
       const Token& next = tokens.peek(1);
       if (next.text != ":" && next.text != "[")
-        return wrong(fmt::format("'{}' is nothing that a program says", first.text));
+        return wrong(fmt::format("unknown statement '{}'", first.text));
       step.has_label = true;
       GANTRY_ASSIGN(step.label, read_label(tokens));
       GANTRY_TRY(tokens.expect(":"));
       script_.labels[step.label.label].has_step = true;
     }
-    const std::string_view verb = tokens.take().text;
-    unsigned number = 0;
-    while (verb != to_string(static_cast<PlanVerb>(number)))
-      if (++number > static_cast<unsigned>(PlanVerb::barrier))
-        return wrong(fmt::format("'{}' is nothing that a program says", verb));
-    step.verb = static_cast<PlanVerb>(number);
+    const std::string_view word = tokens.take().text;
+    const auto verb = plan_verb(word);
+    if (!verb) return wrong(fmt::format("unknown statement '{}'", word));
+    step.verb = *verb;
     GANTRY_TRY(read_operands(tokens, step));
     if (tokens.passes("lane")) {
       GANTRY_ASSIGN(step.lane, expressions_.read(tokens));

@@ -59,6 +59,22 @@ enum class Op : std::uint8_t {
   either,
 };
 
+/// A sign between two operands.
+struct BinarySign {
+  std::string_view sign;
+  unsigned level;  // the lowest binds least
+  Op op;
+};
+inline constexpr unsigned kCompare = 2;
+inline constexpr unsigned kLevels = 5;
+inline constexpr BinarySign kBinarySigns[] = {
+    {"or", 0, Op::either},          {"and", 1, Op::both},          {"<=", kCompare, Op::at_most},
+    {">=", kCompare, Op::at_least}, {"<", kCompare, Op::below},    {">", kCompare, Op::above},
+    {"==", kCompare, Op::equal},    {"!=", kCompare, Op::unequal}, {"+", 3, Op::add},
+    {"-", 3, Op::subtract},         {"*", 4, Op::multiply},        {"/", 4, Op::divide},
+    {"%", 4, Op::modulo},
+};
+
 /// A node of an expression, by its index in Script::expressions.
 using ExprId = std::uint32_t;
 inline constexpr ExprId kNoExpr = ~ExprId{0};

@@ -1,4 +1,4 @@
-#include "schedule/run/elementwise.hpp"
+#include "schedule/run/host_steps.hpp"
 
 #include <gtest/gtest.h>
 
