@@ -1,4 +1,4 @@
-#include "gemm/builtin.hpp"
+#include "gemm/libraries.hpp"
 
 #include <algorithm>
 #include <type_traits>

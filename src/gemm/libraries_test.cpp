@@ -6,9 +6,8 @@
 #include <limits>
 
 #include "base/result.hpp"
-#include "gemm/builtin.hpp"
+#include "gemm/libraries.hpp"
 #include "gemm/library_file.hpp"
-#include "gemm/quickest.hpp"
 #include "gemm/test_bits.hpp"
 
 namespace gantry {

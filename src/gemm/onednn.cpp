@@ -1,4 +1,4 @@
-#include "gemm/onednn.hpp"
+#include "gemm/libraries.hpp"
 
 #include <algorithm>
 #include <array>

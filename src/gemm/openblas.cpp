@@ -1,4 +1,4 @@
-#include "gemm/openblas.hpp"
+#include "gemm/libraries.hpp"
 
 #include <algorithm>
 #include <limits>

@@ -6,7 +6,7 @@
 
 #include "base/half_float.hpp"
 #include "base/result.hpp"
-#include "gemm/checked.hpp"
+#include "gemm/libraries.hpp"
 
 namespace gantry {
 namespace {

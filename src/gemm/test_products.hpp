@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "base/half_float.hpp"
-#include "gemm/checked.hpp"
+#include "gemm/libraries.hpp"
 
 namespace gantry::test {
 

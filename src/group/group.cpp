@@ -4,16 +4,17 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdlib>
 #include <gantry/channel.hpp>
 #include <random>
 
-#include "base/result.hpp"
 #include "base/socket.hpp"
+#include "base/text_lines.hpp"
 #include "base/worker_thread.hpp"
 #include "link/turn.hpp"
+#include "remote/words.hpp"
 
 namespace gantry {
-
 namespace {
 
 constexpr std::chrono::milliseconds kLastWords{100};
@@ -23,6 +24,19 @@ Error as_rank_gone(unsigned peer, const Error& error) {
     return {Code::peer_gone, fmt::format("rank {} left the group", peer), ""};
   return {error.code == Code::timed_out ? Code::peer_gone : error.code,
           fmt::format("rank {}: {}", peer, error.message), error.hint};
+}
+
+constexpr std::uint64_t kLongestPatienceMs = 86'400'000;  // a day
+
+Result<std::uint64_t> number_of(const char* variable, std::uint64_t least, std::uint64_t most) {
+  const char* const set = std::getenv(variable);
+  const std::string_view text = set == nullptr ? "" : set;
+  const auto value = number_in<std::uint64_t>(text);
+  if (value && *value >= least && *value <= most) return *value;
+  return fail(
+      Code::invalid_argument,
+      fmt::format("{}: {} is not a number from {} to {}", variable, quote(text), least, most),
+      "only `gantry run` sets it: do not change it");
 }
 
 }  // namespace
@@ -57,10 +71,9 @@ Result<void> check_options(const GroupOptions& options) {
 
 // The rule of channels, also for a rank alone: it has a page of that name.
 Result<void> check_name(const GroupOptions& options) {
-  return check_channel_name(options.name).map_error([&](Error error) {
-    error.message = fmt::format("{}: {}", title_of(options), error.message);
-    return error;
-  });
+  if (auto checked = check_channel_name(options.name); !checked)
+    return prefixed(std::move(checked).error(), "{}", title_of(options));
+  return {};
 }
 
 Group::Impl::Impl(GroupOptions options, std::vector<std::unique_ptr<Link>> links,
@@ -361,6 +374,71 @@ Result<void> Group::state() const {
 
 void Group::leave() noexcept {
   impl_->leave();
+}
+
+// ---- what ranks say to each other -------------------------------------------------------------
+
+std::vector<std::byte> RankMessage::encode() const {
+  WordWriter out;
+  out.number(static_cast<std::uint64_t>(kind));
+  out.number(operation);
+  out.number(word);
+  out.bytes(payload);
+  return out.take();
+}
+
+Result<RankMessage> RankMessage::decode(ConstByteSpan bytes) {
+  WordReader in(bytes);
+  RankMessage message;
+  const auto kind = in.number(8, static_cast<std::uint64_t>(Kind::failed));
+  message.kind = static_cast<Kind>(kind);
+  message.operation = in.number();
+  message.word = in.number();
+  if (!in.is_fine() || kind == 0 || in.rest().size() > kMostPayload)
+    return fail(Code::peer_misbehaved,
+                fmt::format("a message of {} bytes that is none of a rank's", bytes.size()));
+  message.payload.assign(in.rest().begin(), in.rest().end());
+  return message;
+}
+
+RankMessage RankMessage::of_failure(std::uint64_t operation, const Error& error) {
+  WordWriter out;
+  out.text(error.message, kMostPayload / 2);
+  out.text(error.hint, kMostPayload / 4);
+  return {Kind::failed, operation, static_cast<std::uint64_t>(error.code), out.take()};
+}
+
+Error RankMessage::failure() const {
+  WordReader in(payload);
+  Error error;
+  error.code = word <= static_cast<std::uint64_t>(Code::build_failed) ? static_cast<Code>(word)
+                                                                      : Code::peer_gone;
+  error.message = in.text(kMostPayload / 2);
+  error.hint = in.text(kMostPayload / 4);
+  return error;
+}
+
+// ---- what `gantry run` told this process ------------------------------------------------------
+
+// The name is looked up in $GANTRY_DIR, which is the run's own: two runs of a file do not meet.
+
+Result<GroupOptions> GroupOptions::of_launcher() {
+  const char* const name = std::getenv(kGroupVariable);
+  if (name == nullptr)
+    return fail(Code::not_found,
+                "group of the launcher: `gantry run` did not start this program as a rank",
+                "give its stage in the pipeline file a number of ranks, or name rank, ranks and "
+                "the group in GroupOptions");
+  GroupOptions options;
+  options.name = name;
+  GANTRY_ASSIGN(const std::uint64_t ranks, number_of(kRanksVariable, 1, kMostGroupRanks));
+  GANTRY_ASSIGN(const std::uint64_t rank, number_of(kRankVariable, 0, ranks - 1));
+  GANTRY_ASSIGN(const std::uint64_t patience,
+                number_of(kJoinWithinVariable, 1, kLongestPatienceMs));
+  options.ranks = static_cast<unsigned>(ranks);
+  options.rank = static_cast<unsigned>(rank);
+  options.join_timeout = std::chrono::milliseconds(patience);
+  return options;
 }
 
 }  // namespace gantry

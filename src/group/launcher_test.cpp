@@ -70,19 +70,19 @@ TEST_F(GroupOfTheLauncher, RefusesNumbersOutOfRange) {
   for (const char* rank : {"4", "-1", "", "x", "1x", "18446744073709551616"}) {
     set(kRankVariable, rank);
     expect_error(Code::invalid_argument,
-                 fmt::format("GANTRY_RANK: '{}' is no number from 0 to 3", rank));
+                 fmt::format("GANTRY_RANK: '{}' is not a number from 0 to 3", rank));
   }
   set(kRankVariable, "0");
   for (const char* ranks : {"0", "257"}) {
     set(kRanksVariable, ranks);
     expect_error(Code::invalid_argument,
-                 fmt::format("GANTRY_RANKS: '{}' is no number from 1 to 256", ranks));
+                 fmt::format("GANTRY_RANKS: '{}' is not a number from 1 to 256", ranks));
   }
   ::unsetenv(kRanksVariable);
-  expect_error(Code::invalid_argument, "GANTRY_RANKS: '' is no number from 1 to 256");
+  expect_error(Code::invalid_argument, "GANTRY_RANKS: '' is not a number from 1 to 256");
   set(kRanksVariable, "4");
   set(kJoinWithinVariable, "0");
-  expect_error(Code::invalid_argument, "GANTRY_JOIN_WITHIN_MS: '0' is no number from 1 to");
+  expect_error(Code::invalid_argument, "GANTRY_JOIN_WITHIN_MS: '0' is not a number from 1 to");
 }
 
 }  // namespace

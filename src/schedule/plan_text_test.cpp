@@ -1,8 +1,8 @@
 // The text of plans: what is read, and what each wrong line is told.
 #include <gmock/gmock.h>
 
+#include "base/text_lines.hpp"
 #include "schedule/plan.hpp"
-#include "schedule/quote.hpp"
 
 namespace gantry {
 namespace {
@@ -62,40 +62,41 @@ barrier 0/0
 TEST(PlanText, AWordThatNoPlanSaysIsToldWithThoseThatItMay) {
   const auto plan = parse_plan("gantry-plan 1\nputt 0/0 a@0 0:1,0:1 to a@1 0:1,0:1\n");
   ASSERT_FALSE(plan);
-  EXPECT_THAT(plan.error().message, HasSubstr("'putt' is nothing that a plan says"));
+  EXPECT_THAT(plan.error().message, HasSubstr("unknown statement 'putt'"));
   EXPECT_THAT(plan.error().hint, HasSubstr("about, ranks, lanes, tensor, given, wanted, "));
   EXPECT_THAT(plan.error().hint, HasSubstr(", put"));
 }
 
 TEST(PlanText, SaysOfEachWrongLineWhatIsWrong) {
   for (const auto& [line, what] : std::vector<std::pair<std::string, std::string>>{
-           {"ranks", "'' is no number"},
-           {"ranks two", "'two' is no number"},
-           {"ranks -1", "'-1' is no number"},
-           {"ranks 2 3", "'3' is too much"},
-           {"ranks 99999999999", "is no number"},
-           {"rank 2", "'rank' is nothing that a plan says"},
-           {"tensor x 4 4 f8", "'f8' is no type"},
-           {"tensor x 4", "'' is no number"},
+           {"ranks", "a number is missing"},
+           {"ranks two", "'two' is not a number"},
+           {"ranks -1", "'-1' is not a number"},
+           {"ranks 2 3", "unexpected '3' after the statement"},
+           {"ranks 99999999999", "is not a number"},
+           {"rank 2", "unknown statement 'rank'"},
+           {"tensor x 4 4 f8", "unknown type 'f8'"},
+           {"tensor x 4", "a number is missing"},
            {"given y@0 0:1,0:1 = 0", "there is no tensor 'y'"},
-           {"given a 0:1,0:1 = 0", "there is no '@' in 'a'"},
-           {"given a@0 0:1 = 0", "there is no ',' in '0:1'"},
-           {"given a@0 0,0 = 0", "there is no ':' in '0'"},
-           {"given a@0 1:0,0:1 = 0", "'1:0' goes from nowhere to nowhere"},
-           {"given a@0 -1:1,0:1 = 0", "goes from nowhere"},
+           {"given a 0:1,0:1 = 0", "'@' is missing in 'a'"},
+           {"given a@0 0:1 = 0", "',' is missing in '0:1'"},
+           {"given a@0 0,0 = 0", "':' is missing in '0'"},
+           {"given a@0 1:0,0:1 = 0", "range '1:0': start must not exceed end"},
+           {"given a@0 0:2000000000000,0:1 = 0", "end must not exceed 1099511627776"},
+           {"given a@0 -1:1,0:1 = 0", "range '-1:1': start must not be negative"},
            {"given a@0 0:1,0:1", "'=' is missing"},
-           {"given a@0 0:1,0:1 = A", "there is no ',' in ''"},
-           {"given a@0 0:1,0:1 = A* 0,0 0:1", "half a product"},
-           {"given a@0 0:1,0:1 = A*B 0,0", "there is no ':' in ''"},
-           {"given a@0 0:1,0:1 = A 0,0 B 0,0", "'B 0,0' is too much"},
-           {"put 0 a@0 0:1,0:1 to a@1 0:1,0:1", "there is no '/' in '0'"},
-           {"put 0/0 a@0 0:1,0:1 a@1 0:1,0:1", "'a@1' where 'to' belongs"},
-           {"gemm 0/0 a@0 0:1,0:1 to a@0 0:1,0:1", "'to' where 'by' belongs"},
-           {"fill 0/0 a@0 0:1,0:1 adding", "'adding' is too much"},
-           {"fill 0/0 a@0 0:1,0:1 after", "'' is no number"},
-           {"fill 0/0 a@0 0:1,0:1 after x", "'x' is no number"},
-           {"signal 0/0 1", "'1' where 'to' belongs"},
-           {"barrier 0/0 to 1", "'to 1' is too much"},
+           {"given a@0 0:1,0:1 = A", "',' is missing in ''"},
+           {"given a@0 0:1,0:1 = A* 0,0 0:1", "product 'A*': the right factor is missing"},
+           {"given a@0 0:1,0:1 = A*B 0,0", "':' is missing in ''"},
+           {"given a@0 0:1,0:1 = A 0,0 B 0,0", "unexpected 'B 0,0' after the statement"},
+           {"put 0 a@0 0:1,0:1 to a@1 0:1,0:1", "'/' is missing in '0'"},
+           {"put 0/0 a@0 0:1,0:1 a@1 0:1,0:1", "unexpected 'a@1' where 'to' belongs"},
+           {"gemm 0/0 a@0 0:1,0:1 to a@0 0:1,0:1", "unexpected 'to' where 'by' belongs"},
+           {"fill 0/0 a@0 0:1,0:1 adding", "unexpected 'adding' after the statement"},
+           {"fill 0/0 a@0 0:1,0:1 after", "a number is missing"},
+           {"fill 0/0 a@0 0:1,0:1 after x", "'x' is not a number"},
+           {"signal 0/0 1", "unexpected '1' where 'to' belongs"},
+           {"barrier 0/0 to 1", "unexpected 'to 1' after the statement"},
            {"ranks\t2", "control character"}}) {
     const auto plan = parse_plan("gantry-plan 1\ntensor a 4 4 f32\n" + line + "\n");
     ASSERT_FALSE(plan) << line;

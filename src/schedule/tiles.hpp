@@ -49,10 +49,6 @@ struct CheckBudget {
 /// As seen from a corner that lies so much further on.
 [[nodiscard]] Terms shifted(Terms terms, std::int64_t rows, std::int64_t cols);
 
-[[nodiscard]] constexpr bool is_empty(const PlanRect& rect) noexcept {
-  return rect.rows <= 0 || rect.cols <= 0;
-}
-
 /// Elements of which the same is known.
 struct Tile {
   static constexpr std::uint32_t kNobody = ~std::uint32_t{0};

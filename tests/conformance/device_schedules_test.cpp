@@ -301,7 +301,7 @@ TEST_P(DeviceSchedules, StepsOfTheHostAndOfTheDeviceSeeEachOther) {
                                              *computing.ended);
       for (int run = 0; run < 2; ++run) {
         do_one_by_one(plan, should);
-        const auto ran = PlanRunLoop(prepared, group.impl(), computing).go(Deadline::never());
+        const auto ran = run_plan(prepared, group.impl(), computing, Deadline::never());
         ASSERT_TRUE(ran) << to_string(ran.error());
       }
     });

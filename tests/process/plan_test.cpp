@@ -93,7 +93,7 @@ TEST_F(PlanCli, EachBadInputIsOneLine) {
       {{"check", loose}, loose + ":"},
       {{"check", ring, "--at-most", "100"}, "ring: rank 0 needs "},
       {{"simulate", ring, "--costs", "published/none"}, "there are no costs 'published/none'"},
-      {{"simulate", ring, "--costs", costs}, "costs: line 2: 'two' is no number here"},
+      {{"simulate", ring, "--costs", costs}, "costs: line 2: 'two' is not a number"},
       {{"show", ring, "--costs", kPublished, "--rank", "4"}, "--rank 4: the plan has 4"},
       {{"explain", "--costs", kPublished},
        "there is no kind, no m, no n, no k, no number of ranks"},

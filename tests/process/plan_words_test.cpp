@@ -153,9 +153,8 @@ TEST_F(PlanCli, AnOperatorsFileSaysEachThingOnce) {
                                     kPublished};
   };
   EXPECT_EQ(plan(explain("split 0 2 3 1\n")).status, 0);
-  expect_refused(explain("split 0 2 3 1\nsplit 1\n"),
-                 "operator: line 8: 'split' stands there twice");
-  expect_refused(explain("m 7\n"), "operator: line 7: 'm' stands there twice");
+  expect_refused(explain("split 0 2 3 1\nsplit 1\n"), "operator: line 8: 'split' is set already");
+  expect_refused(explain("m 7\n"), "operator: line 7: 'm' is set already");
   expect_refused(explain("split 0 2 3 1 0\n"), "operator: rows for 5 pairs of ranks; there are 4");
   expect_refused(explain("split 0 2 99999999999999999999 1\n"), "operator: line 7: ");
 }

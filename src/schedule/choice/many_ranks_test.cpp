@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <gantry/schedule/choice.hpp>
 
-#include "schedule/space/space.hpp"
+#include "schedule/space/split.hpp"
 
 namespace gantry {
 namespace {

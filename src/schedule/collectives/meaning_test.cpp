@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-#include "schedule/collective/test_collectives.hpp"
+#include "schedule/program/test_collectives.hpp"
 
 namespace gantry {
 namespace {

@@ -54,26 +54,26 @@ TEST(ScheduleCosts, RefusesWhatIsNone) {
   EXPECT_EQ(said("gantry-costs 2\n"),
             "line 1: no costs of this version; the first line is 'gantry-costs 1'");
   EXPECT_EQ(said("gantry-costs 1\n"), "'product-start-ns' is missing");
-  EXPECT_EQ(said(changed("cpus", "cpus")), "line 17: 'cpus' has one value");
-  EXPECT_EQ(said(changed("cpus", "cpus many")), "line 17: 'many' is no number here");
-  EXPECT_EQ(said(changed("cpus", "cpus 1 2")), "line 17: 'cpus' has one value");
+  EXPECT_EQ(said(changed("cpus", "cpus")), "line 17: 'cpus': its value is missing");
+  EXPECT_EQ(said(changed("cpus", "cpus many")), "line 17: 'many' is not a number");
+  EXPECT_EQ(said(changed("cpus", "cpus 1 2")), "line 17: unexpected '2' after the statement");
   EXPECT_EQ(said(changed("cpus", "cpus nan")), "CPUs is nan; 0 to 1000000");
   EXPECT_EQ(said(changed("cpus", "cpus -1")), "CPUs is -1; 0 to 1000000");
-  EXPECT_EQ(said(changed("cpus", "gpus 1")), "line 17: 'gpus' is nothing that costs say");
-  EXPECT_EQ(said(changed("cpus", "copy-start-ns 1")),
-            "line 17: 'copy-start-ns' stands there twice");
+  EXPECT_EQ(said(changed("cpus", "gpus 1")), "line 17: unknown key 'gpus'");
+  EXPECT_EQ(said(changed("cpus", "copy-start-ns 1")), "line 17: 'copy-start-ns' is set already");
   EXPECT_EQ(said(changed("topology", "topology ring")),
-            "line 3: 'ring' is no topology; mesh or switch");
+            "line 3: unknown topology 'ring'; mesh or switch");
   EXPECT_EQ(said(changed("link-bytes-per-s", "link-bytes-per-s 0")),
             "rate of a link is 0; 0.001 to 1e+30");
   EXPECT_EQ(said(changed("link-bytes-per-s", "link-bytes-per-s inf")),
             "rate of a link is inf; 0.001 to 1e+30");
-  EXPECT_EQ(said(changed("link 0", "link 0 1 1")),
-            "line 22: a link has two ranks, a start and a rate");
-  EXPECT_EQ(said(changed("link 0", "link 1 0 1 1")), "line 23: link 1 0 stands there twice");
+  EXPECT_EQ(said(changed("link 0", "link 0 1 1")), "line 22: a number is missing");
+  EXPECT_EQ(said(changed("link 0", "link 1 0 1 1")), "line 23: link 1 0 is set already");
   EXPECT_EQ(said(changed("link 0", "link 2 2 1 1")), "a link from rank 2 to itself");
-  EXPECT_EQ(said(changed("link 0", "link 0 99999 1 1")), "line 22: a link beyond 4096 ranks");
-  EXPECT_EQ(said(changed("name", "name a\tb")), "line 2: a character that is not printable ASCII");
+  EXPECT_EQ(said(changed("link 0", "link 0 99999 1 1")),
+            "line 22: link 0 99999: ranks must be below 4096");
+  EXPECT_EQ(said(changed("name", "name a\tb")),
+            "line 2: unexpected character: printable ASCII only");
   EXPECT_EQ(to_string(published_costs("mine").error()),
             "there are no costs 'mine'; published/mi300x-8, or a file");
 }

@@ -1,13 +1,222 @@
 #include <algorithm>
 #include <cmath>
+#include <gantry/schedule/cost.hpp>
+#include <limits>
+#include <map>
+#include <queue>
 
+#include "base/assert.hpp"
 #include "base/result.hpp"
 #include "schedule/cost/costs.hpp"
-#include "schedule/cost/work_graph.hpp"
-#include "schedule/plan_shape.hpp"
+#include "schedule/plan.hpp"
 
 namespace gantry {
 namespace {
+
+// ---- a plan's steps as work for resources, and who waits for whom ----------------------------
+
+constexpr unsigned kNoStep = ~0u;
+
+enum class WorkKind : std::uint8_t { compute, transfer, word, barrier };
+
+/// A step, as far as its time goes.
+struct Work {
+  WorkKind kind = WorkKind::compute;
+  unsigned resource = 0;    ///< Of compute its rank; of a transfer ranks + its link.
+  double alone_s = 0;       ///< Beside nothing; of a transfer on a shared port without its bytes.
+  double bytes = 0;         ///< Of a transfer on a shared port, or with CPU time.
+  double cpus_of_byte = 0;  ///< CPU time of one of them, at both ends.
+  double most_bytes_per_s = 0;  ///< As many as the slower end's CPU lets pass.
+};
+
+/// A directed pair of ranks between which something moves.
+struct LinkOfPlan {
+  unsigned from = 0;
+  unsigned to = 0;
+  TransferCosts costs;
+};
+
+/// Steps, and edges to those that may begin behind them. The n-th barriers of all ranks wait for
+/// each other by `barrier_turn`.
+struct WorkGraph {
+  [[nodiscard]] std::span<const unsigned> behind(unsigned step) const noexcept {
+    return std::span(edges).subspan(first_edge[step], first_edge[step + 1] - first_edge[step]);
+  }
+
+  std::vector<Work> work;               // of each step
+  std::vector<unsigned> missing;        // of each step: how many it waits for
+  std::vector<std::size_t> first_edge;  // of each step, and the end
+  std::vector<unsigned> edges;
+  std::vector<LinkOfPlan> links;       // by from and to
+  std::vector<unsigned> barrier_turn;  // of each step that is one: which of its rank's it is
+  std::vector<std::vector<unsigned>> barriers;  // of each turn: one of each rank
+  double barrier_s = 0;                         // from the last one's arrival to the end
+  bool shares_transfers = false;                // ports or CPUs
+};
+
+bool moves(const PlanStep& step) noexcept {
+  return step.verb == PlanVerb::put || step.verb == PlanVerb::get;
+}
+/// How often an end begins a row anew.
+double rows_at(const Plan& plan, const PlanPlace& place) noexcept {
+  const bool is_strided = place.rect.rows > 1 && place.rect.cols < plan.tensors[place.tensor].cols;
+  return is_strided ? static_cast<double>(place.rect.rows) : 0;
+}
+/// From whom to whom bytes, or a word, go.
+std::pair<unsigned, unsigned> ends_of(const PlanStep& step) noexcept {
+  return {step.verb == PlanVerb::get ? step.from.rank : step.rank, step.to.rank};
+}
+
+class GraphMaker {
+ public:
+  GraphMaker(const Plan& plan, const ScheduleCosts& costs) : plan_(plan), costs_(costs) {}
+
+  /// Errors: `invalid_argument` for a step that waits for one which there is not, for ranks with
+  /// different numbers of barriers.
+  Result<WorkGraph> make() {
+    graph_.shares_transfers =
+        costs_.topology == Topology::switched || (costs_.cpus > 0 && transfers_take_cpu(costs_));
+    for (const LinkCosts& link : costs_.links)
+      differing_.try_emplace({link.from, link.to}, link.costs);
+    find_links();
+    for (const PlanStep& step : plan_.steps) graph_.work.push_back(work_of(step));
+    GANTRY_TRY(join_barriers());
+    GANTRY_TRY(find_edges());
+    return std::move(graph_);
+  }
+
+ private:
+  [[nodiscard]] TransferCosts costs_of_link(std::pair<unsigned, unsigned> ends) const {
+    const auto at = differing_.find(ends);
+    return at == differing_.end() ? costs_.link : at->second;
+  }
+  void find_links() {
+    std::vector<std::pair<unsigned, unsigned>> pairs;
+    for (const PlanStep& step : plan_.steps)
+      if (moves(step)) pairs.push_back(ends_of(step));
+    std::ranges::sort(pairs);
+    const auto same = std::ranges::unique(pairs);
+    pairs.erase(same.begin(), same.end());
+    first_link_.assign(std::size_t{plan_.ranks} + 1, 0);
+    for (const auto& ends : pairs) {
+      graph_.links.push_back({ends.first, ends.second, costs_of_link(ends)});
+      graph_.barrier_s = std::max(graph_.barrier_s, graph_.links.back().costs.start_ns / kNsPerS);
+      ++first_link_[ends.first + 1];
+    }
+    if (plan_.ranks > 1)
+      graph_.barrier_s = std::max(graph_.barrier_s, costs_.link.start_ns / kNsPerS);
+    for (unsigned rank = 0; rank < plan_.ranks; ++rank) first_link_[rank + 1] += first_link_[rank];
+  }
+  [[nodiscard]] unsigned link_of(std::pair<unsigned, unsigned> ends) const {
+    const auto first = graph_.links.begin() + static_cast<std::ptrdiff_t>(first_link_[ends.first]);
+    const auto last =
+        graph_.links.begin() + static_cast<std::ptrdiff_t>(first_link_[ends.first + 1]);
+    const auto at = std::lower_bound(
+        first, last, ends.second, [](const LinkOfPlan& link, unsigned to) { return link.to < to; });
+    return static_cast<unsigned>(at - graph_.links.begin());
+  }
+
+  [[nodiscard]] Work work_of(const PlanStep& step) const {
+    if (step.verb == PlanVerb::barrier) return {.kind = WorkKind::barrier};
+    if (step.verb == PlanVerb::signal)
+      return {.kind = WorkKind::word, .alone_s = costs_of_link(ends_of(step)).start_ns / kNsPerS};
+    const Bytes bytes = element_bytes(plan_.tensors[step.to.tensor]);
+    const auto rows = static_cast<double>(step.to.rect.rows);
+    const auto cols = static_cast<double>(step.to.rect.cols);
+    const double all = rows * cols * static_cast<double>(bytes);
+    if (moves(step)) return transfer_of(step, all);
+    double alone = 0;
+    if (step.verb == PlanVerb::gemm)
+      alone = seconds_of_product(costs_.product, rows, cols,
+                                 static_cast<double>(step.from.rect.cols), step.adds, bytes);
+    else
+      alone = seconds_of(step.verb == PlanVerb::reduce ? costs_.reduce : costs_.copy, all);
+    return {.kind = WorkKind::compute, .resource = step.rank, .alone_s = alone};
+  }
+  [[nodiscard]] Work transfer_of(const PlanStep& step, double bytes) const {
+    const unsigned link = link_of(ends_of(step));
+    Work work{.kind = WorkKind::transfer, .resource = plan_.ranks + link};
+    const TransferCosts& costs = graph_.links[link].costs;
+    const double from_s = cpu_s_of_transfer(costs_, bytes, rows_at(plan_, step.from));
+    const double to_s = cpu_s_of_transfer(costs_, bytes, rows_at(plan_, step.to));
+    double slower_s = std::max(from_s, to_s);
+    if (costs_.cpus > 0) slower_s = std::max(slower_s, (from_s + to_s) / costs_.cpus);
+    work.alone_s = costs.start_ns / kNsPerS;
+    if (!graph_.shares_transfers) {
+      work.alone_s += std::max(bytes / costs.bytes_per_s, slower_s);
+    } else if (bytes > 0) {
+      work.bytes = bytes;
+      work.cpus_of_byte = (from_s + to_s) / bytes;
+      work.most_bytes_per_s =
+          slower_s > 0 ? bytes / slower_s : std::numeric_limits<double>::infinity();
+    }
+    return work;
+  }
+
+  Result<void> join_barriers() {
+    graph_.barrier_turn.assign(plan_.steps.size(), kNoStep);
+    std::vector<unsigned> count(plan_.ranks);
+    for (unsigned i = 0; i < plan_.steps.size(); ++i) {
+      if (plan_.steps[i].verb != PlanVerb::barrier) continue;
+      const unsigned turn = count[plan_.steps[i].rank]++;
+      if (turn == graph_.barriers.size()) graph_.barriers.emplace_back();
+      graph_.barriers[turn].push_back(i);
+      graph_.barrier_turn[i] = turn;
+    }
+    for (const auto& turn : graph_.barriers)
+      if (turn.size() != plan_.ranks)
+        return fail(Code::invalid_argument, "ranks have different numbers of barriers");
+    return {};
+  }
+
+  /// The step before each in its lane; kNoStep: it is the first.
+  [[nodiscard]] std::vector<unsigned> lane_order() const {
+    std::vector<unsigned> last(std::size_t{plan_.ranks} * plan_.lanes, kNoStep);
+    std::vector<unsigned> before;
+    before.reserve(plan_.steps.size());
+    for (unsigned i = 0; i < plan_.steps.size(); ++i) {
+      const PlanStep& step = plan_.steps[i];
+      unsigned& lane = last[std::size_t{step.rank} * plan_.lanes + step.lane];
+      before.push_back(lane);
+      lane = i;
+    }
+    return before;
+  }
+  Result<void> find_edges() {
+    const std::vector<unsigned> before = lane_order();
+    const auto steps = static_cast<unsigned>(plan_.steps.size());
+    graph_.missing.resize(steps);
+    graph_.first_edge.assign(std::size_t{steps} + 1, 0);
+    const auto each = [&](auto&& edge) {
+      for (unsigned i = 0; i < steps; ++i) {
+        if (before[i] != kNoStep) edge(before[i], i);
+        for (const unsigned awaited : plan_.steps[i].after) edge(awaited, i);
+      }
+    };
+    for (unsigned i = 0; i < steps; ++i)
+      for (const unsigned awaited : plan_.steps[i].after)
+        if (awaited >= steps)
+          return fail(Code::invalid_argument, fmt::format("{} is after step {}, which there is not",
+                                                          name_of_step(plan_, i), awaited));
+    each([&](unsigned from, unsigned to) {
+      ++graph_.missing[to];
+      ++graph_.first_edge[from + 1];
+    });
+    for (unsigned i = 0; i < steps; ++i) graph_.first_edge[i + 1] += graph_.first_edge[i];
+    graph_.edges.resize(graph_.first_edge[steps]);
+    std::vector<std::size_t> next(graph_.first_edge.begin(), graph_.first_edge.end() - 1);
+    each([&](unsigned from, unsigned to) { graph_.edges[next[from]++] = to; });
+    return {};
+  }
+
+  const Plan& plan_;
+  const ScheduleCosts& costs_;
+  WorkGraph graph_;
+  std::map<std::pair<unsigned, unsigned>, TransferCosts> differing_;
+  std::vector<std::size_t> first_link_;  // of each rank that something leaves, and the end
+};
+
+// ---- virtual time ----------------------------------------------------------------------------
 
 /// When something ends, in its clock. Of several at once the lower step comes first, so that the
 /// result depends on nothing but the plan.
@@ -16,26 +225,12 @@ struct Event {
   unsigned step = 0;
   unsigned version = 0;  // of its resource; an older one is void
 };
-bool is_later(const Event& one, const Event& other) noexcept {
-  return one.at != other.at ? one.at > other.at : one.step > other.step;
-}
-
-class Events {
- public:
-  void push(const Event& event) {
-    heap_.push_back(event);
-    std::ranges::push_heap(heap_, is_later);
+struct IsLater {
+  bool operator()(const Event& one, const Event& other) const noexcept {
+    return one.at != other.at ? one.at > other.at : one.step > other.step;
   }
-  void pop() {
-    std::ranges::pop_heap(heap_, is_later);
-    heap_.pop_back();
-  }
-  [[nodiscard]] bool empty() const noexcept { return heap_.empty(); }
-  [[nodiscard]] const Event& top() const noexcept { return heap_.front(); }
-
- private:
-  std::vector<Event> heap_;
 };
+using Events = std::priority_queue<Event, std::vector<Event>, IsLater>;
 
 /// What does one step at a time: a rank that computes, or a link.
 struct Resource {
@@ -163,12 +358,15 @@ class Simulator {
   void arrive(unsigned step) {
     result_.steps[step].begin_s = now_;
     const unsigned turn = graph_.barrier_turn[step];
+    GANTRY_DEBUG_ASSERT(arrived_[turn] < plan_.ranks);
     if (++arrived_[turn] < plan_.ranks) return;
     for (const unsigned one : graph_.barriers[turn]) real_.push({now_ + graph_.barrier_s, one, 0});
   }
   void begin(unsigned step) {
     const Work& work = graph_.work[step];
     Resource& resource = resources_[work.resource];
+    GANTRY_DEBUG_ASSERT(resource.current == kNoStep);  // I1
+    GANTRY_DEBUG_ASSERT(graph_.missing[step] == 0);    // I1
     resource.current = step;
     resource.left = work.alone_s;
     resource.rate = 1;
@@ -197,6 +395,7 @@ class Simulator {
     change_product(rank);
   }
   void leave(unsigned rank) {
+    GANTRY_DEBUG_ASSERT(touching_[rank] > 0);
     if (--touching_[rank] > 0) return;
     result_.ranks[rank].links_s += now_ - touched_since_[rank];
     change_product(rank);
@@ -351,7 +550,7 @@ Result<Simulated> simulate(const Plan& plan, const ScheduleCosts& costs) {
   return guarded([&]() -> Result<Simulated> {
     GANTRY_TRY(check_shape(plan));
     GANTRY_TRY(check_costs(costs));
-    GANTRY_ASSIGN(WorkGraph graph, WorkGraph::of(plan, costs));
+    GANTRY_ASSIGN(WorkGraph graph, GraphMaker(plan, costs).make());
     return Simulator(plan, costs, std::move(graph)).run();
   });
 }

@@ -6,13 +6,38 @@
 #include <deque>
 #include <tuple>
 
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "group/group.hpp"
 #include "schedule/plan.hpp"
-#include "schedule/product/agreement.hpp"
 
 namespace gantry {
 namespace {
+
+RankMessage message_of(const Group::Impl& group, const std::string& text) {
+  const auto bytes = std::as_bytes(std::span(text));
+  return {RankMessage::Kind::text, group.operation(), 0, {bytes.begin(), bytes.end()}};
+}
+
+Result<void> say(Group::Impl& group, const std::string& text) {
+  if (text.size() > RankMessage::kMostPayload)
+    return fail(Code::too_large, fmt::format("a text of {} bytes for all ranks", text.size()));
+  return group.say_to_all(message_of(group, text));
+}
+
+Result<std::string> hear(Group::Impl& group, unsigned rank, Deadline deadline) {
+  for (;;) {
+    const auto has_moved = group.serve(rank);
+    GANTRY_ASSIGN(const auto message, group.take(rank, RankMessage::Kind::text));
+    if (message)
+      return std::string(reinterpret_cast<const char*>(message->payload.data()),
+                         message->payload.size());
+    // It may have said so and left.
+    if (!has_moved) return tl::unexpected(has_moved.error());
+    if (deadline.passed())
+      return fail(Code::timed_out, fmt::format("rank {} did not say what it found in time", rank));
+    if (!*has_moved) group.sleep(-1, deadline);
+  }
+}
 
 constexpr std::size_t kMostFinalists = 64;
 constexpr std::size_t kOperands = 3;  // a, b and c, which all plans of an operator have
@@ -140,10 +165,6 @@ class ScheduleContest {
     GANTRY_ASSIGN(made.buffers, PlanBuffers::make(made.plan, group_.rank(), own));
     return made;
   }
-  static Bytes bytes_of(const PlanTensor& tensor) noexcept {
-    return static_cast<Bytes>(tensor.rows) * static_cast<Bytes>(tensor.cols) *
-           (tensor.type.bits / kBitsOfByte);
-  }
   /// Whether all ranks have made it.
   Result<bool> agree_on_it(const Schedule& schedule, const Result<Made>& made) {
     GANTRY_ASSIGN(const auto all,
@@ -205,6 +226,58 @@ void take_first(Choice& choice, unsigned rounds) {
 }
 
 }  // namespace
+
+Result<std::string> agree_on(Group& group, const std::string& text, Deadline deadline) {
+  Group::Impl& ranks = group.impl();
+  const auto held = ranks.hold();
+  ranks.begin_operation();
+  if (ranks.rank() != 0) return hear(ranks, 0, deadline);
+  GANTRY_TRY(say(ranks, text));
+  return text;
+}
+
+Result<std::vector<std::string>> exchange(Group& group, const std::string& text,
+                                          Deadline deadline) {
+  Group::Impl& ranks = group.impl();
+  const auto held = ranks.hold();
+  ranks.begin_operation();
+  GANTRY_TRY(say(ranks, text));
+  std::vector<std::string> all(ranks.ranks());
+  for (unsigned rank = 0; rank < ranks.ranks(); ++rank) {
+    if (rank == ranks.rank()) {
+      all[rank] = text;
+      continue;
+    }
+    GANTRY_ASSIGN(all[rank], hear(ranks, rank, deadline));
+  }
+  return all;
+}
+
+Result<double> slowest_of(Group& group, double seconds, Deadline deadline) {
+  GANTRY_ASSIGN(const auto all, exchange(group, fmt::format("{}", seconds), deadline));
+  double slowest = 0;
+  for (unsigned rank = 0; rank < all.size(); ++rank) {
+    const double its = number_in<double>(all[rank]).value_or(-1);
+    if (!(its >= 0))
+      return fail(Code::peer_misbehaved,
+                  fmt::format("rank {} says no time of what it measured", rank));
+    slowest = std::max(slowest, its);
+  }
+  return slowest;
+}
+
+Result<void> Meeting::wait(Deadline deadline) {
+  if (!executor_) {
+    Plan plan;
+    plan.ranks = group_.ranks();
+    for (unsigned rank = 0; rank < plan.ranks; ++rank)
+      plan.steps.push_back({PlanVerb::barrier, rank, 0, {}, {}, {}, false, {}});
+    GANTRY_ASSIGN(PlanExecutor made, PlanExecutor::prepare(group_, plan, {}, {}, deadline));
+    executor_.emplace(std::move(made));
+  }
+  GANTRY_TRY(executor_->run(deadline));
+  return {};
+}
 
 PlanExecutorOptions executor_options(const ShardedProductOptions& options) {
   return {.limits = {options.choice.constraints.at_most},

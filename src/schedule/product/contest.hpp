@@ -1,8 +1,32 @@
-#pragma once  // schedule/product/contest.hpp: schedules that are run to find the quickest.
+#pragma once  // schedule/product/contest.hpp: what ranks agree on, and schedules that are timed.
 
+#include <gantry/schedule/executor.hpp>
 #include <gantry/schedule/product.hpp>
+#include <optional>
 
 namespace gantry {
+
+/// What rank 0 says. Every rank calls it. Errors: the group's end; `timed_out`, `too_large`.
+[[nodiscard]] Result<std::string> agree_on(Group& group, const std::string& text,
+                                           Deadline deadline);
+/// What each says, by rank. Every rank calls it. Errors: the same.
+[[nodiscard]] Result<std::vector<std::string>> exchange(Group& group, const std::string& text,
+                                                        Deadline deadline);
+/// The most that any says. Every rank calls it, with no less than 0. Errors: the same;
+/// `peer_misbehaved`.
+[[nodiscard]] Result<double> slowest_of(Group& group, double seconds, Deadline deadline);
+
+/// A place where all ranks wait for each other.
+class Meeting {
+ public:
+  explicit Meeting(Group& group) noexcept : group_(group) {}
+  /// Every rank calls it. Errors: as PlanExecutor's.
+  [[nodiscard]] Result<void> wait(Deadline deadline);
+
+ private:
+  Group& group_;
+  std::optional<PlanExecutor> executor_;
+};
 
 /// By which each of them is run, and what is taken in the end.
 [[nodiscard]] PlanExecutorOptions executor_options(const ShardedProductOptions& options);

@@ -8,8 +8,8 @@
 #include "base/result.hpp"
 #include "group/group.hpp"
 #include "schedule/plan.hpp"
-#include "schedule/product/agreement.hpp"
-#include "schedule/run/elementwise.hpp"
+#include "schedule/product/contest.hpp"
+#include "schedule/run/host_steps.hpp"
 #include "schedule/space/split.hpp"
 
 namespace gantry {

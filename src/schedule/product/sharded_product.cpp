@@ -8,7 +8,7 @@
 #include <gantry/schedule/product.hpp>
 
 #include "base/fd.hpp"
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "schedule/plan.hpp"
 #include "schedule/product/contest.hpp"
 
@@ -120,7 +120,7 @@ class ShardedProduct::Impl {
     }
     if (!all) return {};
     const PlanTensor& matrix = plan.tensors[tensor];
-    const Bytes element = matrix.type.bits / kBitsOfByte;
+    const Bytes element = element_bytes(matrix);
     const Bytes stride = static_cast<Bytes>(matrix.cols) * element;
     return {buffers.tensors[tensor].data + static_cast<Bytes>(all->row) * stride +
                 static_cast<Bytes>(all->col) * element,
@@ -169,10 +169,9 @@ Result<ShardedProduct> ShardedProduct::prepare(Group& group, const OverlapOperat
     auto made = make();
     if (made || ranks.failure()) return made;
     // What fails here alone, the others would wait for.
-    Error error = std::move(made).error();
-    error.message = fmt::format("rank {}: {}", group.rank(), error.message);
     const auto held = ranks.hold();
-    return tl::unexpected(ranks.break_with(error));
+    return tl::unexpected(
+        ranks.break_with(prefixed(std::move(made).error(), "rank {}", group.rank()).value()));
   });
 }
 

@@ -60,18 +60,11 @@ Result<PlanBuffers> PlanBuffers::make(const Plan& plan, unsigned rank,
       if (place.rank != rank || offsets[place.tensor] || has_own(place.tensor)) return;
       const PlanTensor& tensor = plan.tensors[place.tensor];
       offsets[place.tensor] = size;
-      const Bytes bytes = static_cast<Bytes>(tensor.rows) * static_cast<Bytes>(tensor.cols) *
-                          (tensor.type.bits / 8);
-      size += (bytes + kLine - 1) / kLine * kLine;
+      size += (bytes_of(tensor) + kLine - 1) / kLine * kLine;
     };
     for (const auto* const values : {&plan.given, &plan.wanted})
       for (const PlanValue& value : *values) take(value.place);
-    for (const PlanStep& step : plan.steps) {
-      if (step.verb == PlanVerb::signal || step.verb == PlanVerb::barrier) continue;
-      take(step.to);
-      if (step.verb != PlanVerb::fill) take(step.from);
-      if (step.verb == PlanVerb::gemm) take(step.other);
-    }
+    for (const PlanStep& step : plan.steps) visit_places(step, take);
     PlanBuffers made;
     GANTRY_ASSIGN(Region region, Region::create(std::max(size, kLine), "gantry-plan"));
     made.region = std::make_unique<Region>(std::move(region));
@@ -178,7 +171,7 @@ Result<PlanRun> PlanExecutor::run(Deadline deadline) {
     if (group.report().plan_hash() != impl_->prepared.hash) impl_->show_plan();
     group.report().begin_run(group.operation());
     auto run =
-        guarded([&] { return PlanRunLoop(impl_->prepared, group, impl_->computing).go(deadline); });
+        guarded([&] { return run_plan(impl_->prepared, group, impl_->computing, deadline); });
     if (run) group.report().enter(RankPage::State::idle);
     if (run) return run;
     const Error first = group.break_with(run.error());

@@ -6,6 +6,7 @@
 #include <array>
 #include <gantry/device/device.hpp>
 
+#include "base/assert.hpp"
 #include "base/result.hpp"
 #include "remote/words.hpp"
 
@@ -17,10 +18,6 @@ constexpr std::size_t kEntryBytes = 4 + RemoteRegion::kEncodedBytes + std::size_
 constexpr std::size_t kMostAbout = 160;  // of what a plan says of itself
 constexpr std::size_t kEntriesOfMessage =
     (RankMessage::kMostPayload - 4 - 2 - kMostAbout) / kEntryBytes;
-
-Bytes element_bytes(const PlanTensor& tensor) noexcept {
-  return tensor.type.bits / kBitsOfByte;
-}
 
 Bytes row_bytes_of(const PlanTensor& tensor) noexcept {
   return static_cast<Bytes>(tensor.cols) * element_bytes(tensor);
@@ -62,37 +59,17 @@ bool is_within(const PlanMemory& memory, const PlanTensor& tensor) noexcept {
   return first >= begin && first - begin <= size && extent <= size - (first - begin);
 }
 
-template <class Visit>
-void visit_places(const PlanStep& step, Visit visit) {
-  if (step.verb == PlanVerb::signal || step.verb == PlanVerb::barrier) return;
-  visit(step.to);
-  if (step.verb == PlanVerb::fill) return;
-  visit(step.from);
-  if (step.verb == PlanVerb::gemm) visit(step.other);
-}
-
-/// Which tensors of a rank the steps touch; `by`: only transfers of that rank.
-std::vector<bool> touched(const Plan& plan, unsigned rank, std::optional<unsigned> by = {}) {
+/// Which tensors of a rank those steps touch that count.
+template <class Counts>
+std::vector<bool> touched(const Plan& plan, unsigned rank, Counts counts) {
   std::vector<bool> is_touched(plan.tensors.size());
   for (const PlanStep& step : plan.steps) {
-    if (by && step.rank != *by) continue;
+    if (!counts(step)) continue;
     visit_places(step, [&](const PlanPlace& place) {
       if (place.rank == rank) is_touched[place.tensor] = true;
     });
   }
   return is_touched;
-}
-
-/// Which tensors of a rank others than products touch.
-std::vector<bool> moved(const Plan& plan, unsigned rank) {
-  std::vector<bool> is_moved(plan.tensors.size());
-  for (const PlanStep& step : plan.steps) {
-    if (step.verb == PlanVerb::gemm) continue;
-    visit_places(step, [&](const PlanPlace& place) {
-      if (place.rank == rank) is_moved[place.tensor] = true;
-    });
-  }
-  return is_moved;
 }
 
 }  // namespace
@@ -110,8 +87,9 @@ Result<PlanPlaces> PlanPlaces::of(const Plan& plan, unsigned rank,
   places.rank_ = rank;
   places.memory_.assign(memory.begin(), memory.end());
   places.memory_.resize(plan.tensors.size());
-  const auto needed = touched(plan, rank);
-  const auto is_moved = moved(plan, rank);
+  const auto needed = touched(plan, rank, [](const PlanStep&) { return true; });
+  const auto is_moved =
+      touched(plan, rank, [](const PlanStep& step) { return step.verb != PlanVerb::gemm; });
   for (std::size_t i = 0; i < plan.tensors.size(); ++i) {
     PlanMemory& own = places.memory_[i];
     const PlanTensor& tensor = plan.tensors[i];
@@ -152,14 +130,14 @@ Result<std::vector<std::pair<unsigned, PlanPlaces::Remote>>> PlanPlaces::export_
                                                                                    unsigned peer) {
   std::vector<std::pair<unsigned, Remote>> entries;
   std::vector<std::pair<const Region*, RemoteRegion>> regions;
-  const auto theirs = touched(*plan_, rank_, peer);
-  const auto ours = touched(*plan_, rank_, rank_);
+  const auto theirs =
+      touched(*plan_, rank_, [&](const PlanStep& step) { return step.rank == peer; });
+  const auto ours =
+      touched(*plan_, rank_, [&](const PlanStep& step) { return step.rank == rank_; });
   for (unsigned i = 0; i < plan_->tensors.size(); ++i) {
     const PlanMemory& own = memory_[i];
     const PlanTensor& tensor = plan_->tensors[i];
-    const Bytes bytes =
-        tensor.rows == 0 ? 0
-                         : static_cast<Bytes>(tensor.rows - 1) * own.stride + row_bytes_of(tensor);
+    const Bytes bytes = extent_of(own, tensor);
     if (own.data == nullptr || bytes == 0 || (!theirs[i] && (!ours[i] || own.region == nullptr)))
       continue;
     if (own.region == nullptr) {
@@ -309,35 +287,33 @@ LocalRect PlanPlaces::local(const PlanPlace& place) const noexcept {
 }
 
 Transfer PlanPlaces::bell(unsigned peer, std::uint64_t signal) const noexcept {
-  Transfer transfer;
-  transfer.local = bell_.get();
-  transfer.remote = remote_[peer].back()->region;
-  transfer.signal = signal;
-  return transfer;
+  GANTRY_DEBUG_ASSERT(peer != rank_);
+  return {.local = bell_.get(), .remote = remote_[peer].back()->region, .signal = signal};
 }
 
 Transfer PlanPlaces::transfer(const PlanStep& step, std::uint64_t signal) const noexcept {
   const bool is_put = step.verb == PlanVerb::put;
   const PlanPlace& theirs = is_put ? step.to : step.from;
   const LocalRect here = local(is_put ? step.from : step.to);
+  GANTRY_DEBUG_ASSERT(step.rank == rank_ && theirs.rank != rank_);
   if (here.rows == 0 || here.row_bytes == 0) return bell(theirs.rank, signal);
   const Remote& there = *remote_[theirs.rank][theirs.tensor];
   const Bytes element = element_bytes(plan_->tensors[theirs.tensor]);
-  Transfer transfer;
-  transfer.local = here.data;
-  transfer.remote = there.region;
-  transfer.remote_offset = there.offset + static_cast<Bytes>(theirs.rect.row) * there.stride +
-                           static_cast<Bytes>(theirs.rect.col) * element;
-  transfer.rows = here.rows;
-  transfer.row_bytes = here.row_bytes;
-  transfer.local_stride = here.stride;
-  transfer.remote_stride = there.stride;
+  Transfer transfer{.local = here.data,
+                    .remote = there.region,
+                    .remote_offset = there.offset +
+                                     static_cast<Bytes>(theirs.rect.row) * there.stride +
+                                     static_cast<Bytes>(theirs.rect.col) * element,
+                    .rows = here.rows,
+                    .row_bytes = here.row_bytes,
+                    .local_stride = here.stride,
+                    .remote_stride = there.stride,
+                    .signal = signal};
   if (here.stride == here.row_bytes && there.stride == here.row_bytes) {
     transfer.row_bytes *= transfer.rows;
     transfer.local_stride = transfer.remote_stride = transfer.row_bytes;
     transfer.rows = 1;
   }
-  transfer.signal = signal;
   return transfer;
 }
 

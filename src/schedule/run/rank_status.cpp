@@ -1,6 +1,7 @@
 #include "schedule/run/rank_status.hpp"
 
 #include <fcntl.h>
+#include <fmt/format.h>
 #include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -17,6 +18,20 @@
 
 namespace gantry {
 namespace {
+
+std::string text_of(const RankStep& step) {
+  return fmt::format("step {} ({})", step.step, to_string(step.verb));
+}
+
+std::string own_text(const RankStep& step) {
+  if (!step.peer) return text_of(step);
+  const char* const way = step.verb == PlanVerb::get ? "from" : "to";
+  return fmt::format("step {} ({} {} rank {})", step.step, to_string(step.verb), way, *step.peer);
+}
+
+std::string far_text(const RankStep& step) {
+  return fmt::format("{} of rank {}", text_of(step), step.peer.value_or(0));
+}
 
 namespace fs = std::filesystem;
 
@@ -148,6 +163,30 @@ void read_folder(const fs::path& folder, std::vector<RankStatus>& into) {
 }
 
 }  // namespace
+
+std::string_view to_string(RankState state) noexcept {
+  constexpr std::string_view kNames[] = {"joining", "idle", "preparing", "running", "broken"};
+  const auto index = static_cast<std::size_t>(state);
+  return index < std::size(kNames) ? kNames[index] : "?";
+}
+
+std::string RankOperation::text() const {
+  if (absent) return fmt::format("waits for rank {}", *absent);
+  if (!own && !awaited) return {};
+  if (!awaited) return own_text(*own) + " is under way";
+  return fmt::format("{}waits for {}", own ? own_text(*own) + " " : "", far_text(*awaited));
+}
+
+std::string RankStatus::text() const {
+  if (state == RankState::broken) return why;
+  std::string line;
+  if (state == RankState::running)
+    line = fmt::format("run {}, {} of {} steps ended", runs, ended, steps);
+  if (state == RankState::running && operations.empty() && handed_over)
+    line += fmt::format(", newest {}", own_text(*handed_over));
+  for (const RankOperation& one : operations) line += (line.empty() ? "" : "; ") + one.text();
+  return line;
+}
 
 Result<RankStatus> decode_rank_page(ConstByteSpan bytes, std::uint64_t now_ns) {
   const auto wrong = [] { return fail(Code::peer_misbehaved, "no page of a rank"); };

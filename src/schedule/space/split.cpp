@@ -1,8 +1,15 @@
 #include "schedule/space/split.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <array>
+#include <set>
+#include <string>
 
 #include "base/result.hpp"
+#include "base/text_lines.hpp"
+#include "schedule/plan.hpp"
 
 namespace gantry {
 namespace {
@@ -30,6 +37,135 @@ Result<void> check_size(std::string_view name, std::int64_t size) {
   if (size >= 0 && size <= kMostRows) return {};
   return fail(Code::invalid_argument, fmt::format("{} is {}", name, size),
               fmt::format("0 to {}", kMostRows));
+}
+
+constexpr unsigned kMostChunksOfSpace = 16;
+constexpr unsigned kMostRanksToCompare = 8;  // plan by plan; with more it would take seconds
+
+bool copies(const OperatorSplit& split) noexcept {
+  const Schedule& schedule = split.schedule();
+  const bool brings_own =
+      split.op().kind == OverlapKind::all_to_all_gemm &&
+      (schedule.pattern == SchedulePattern::serial ||
+       (schedule.pattern == SchedulePattern::at_once && schedule.start == ScheduleStart::even &&
+        schedule.grain == ScheduleGrain::per_step));
+  return split.op().ranks > 1 && (split.is_staged() || brings_own);
+}
+
+/// Whether products are cut along it. Rows of a gather are cut by every schedule but the serial
+/// one; so are those of a scatter.
+bool splits(const OperatorSplit& split, ScheduleShape what) noexcept {
+  const Schedule& schedule = split.schedule();
+  if (schedule.pattern == SchedulePattern::serial) return false;
+  if (what == ScheduleShape::rows)
+    return schedule.shape == ScheduleShape::rows || schedule.start == ScheduleStart::own_first ||
+           schedule.grain == ScheduleGrain::per_piece || schedule.pattern == SchedulePattern::ring;
+  return split.comes_in() && schedule.shape == ScheduleShape::depth &&
+         (schedule.grain == ScheduleGrain::per_piece ||
+          schedule.pattern == SchedulePattern::at_once);
+}
+
+/// Where there are fewer rows or columns than chunks, decisions that differ may come to the same.
+Result<void> drop_same_plans(const OverlapOperator& op, std::vector<Schedule>& all) {
+  std::set<std::string> seen;
+  std::vector<Schedule> different;
+  for (const Schedule& schedule : all) {
+    GANTRY_ASSIGN(Plan plan, make_plan(op, schedule));
+    plan.about.clear();
+    if (seen.insert(to_text(plan)).second) different.push_back(schedule);
+  }
+  all = std::move(different);
+  return {};
+}
+
+Result<std::vector<Schedule>> list(const OverlapOperator& op,
+                                   const ScheduleConstraints& constraints) {
+  GANTRY_ASSIGN(OperatorSplit split, OperatorSplit::of(op, {}));
+  std::vector<Schedule> all = points_of(split);
+  std::erase_if(all, [&](const Schedule& schedule) {
+    split.cut(schedule);
+    return !allows(constraints, split);
+  });
+  if (split.is_uneven() && op.ranks <= kMostRanksToCompare) GANTRY_TRY(drop_same_plans(op, all));
+  return all;
+}
+
+constexpr std::string_view kMagic = "gantry-schedule 1";
+
+template <class Value>
+struct Word {
+  std::string_view text;
+  Value value;
+};
+constexpr std::array kKinds = {
+    Word{"all-gather-gemm", OverlapKind::all_gather_gemm},
+    Word{"gemm-reduce-scatter", OverlapKind::gemm_reduce_scatter},
+    Word{"all-to-all-gemm", OverlapKind::all_to_all_gemm},
+};
+constexpr std::array kPatterns = {
+    Word{"serial", SchedulePattern::serial},
+    Word{"ring", SchedulePattern::ring},
+    Word{"at-once", SchedulePattern::at_once},
+};
+constexpr std::array kShapes = {Word{"rows", ScheduleShape::rows},
+                                Word{"depth", ScheduleShape::depth}};
+constexpr std::array kStarts = {Word{"even", ScheduleStart::even},
+                                Word{"own-first", ScheduleStart::own_first}};
+constexpr std::array kGrains = {Word{"step", ScheduleGrain::per_step},
+                                Word{"piece", ScheduleGrain::per_piece}};
+constexpr std::array kPaths = {Word{"put", SchedulePath::put}, Word{"get", SchedulePath::get}};
+
+template <class Known, class Value>
+std::string_view word_of(const Known& known, Value value) noexcept {
+  for (const auto& word : known)
+    if (word.value == value) return word.text;
+  return "?";
+}
+
+/// Reads the next word, which is one of `known`.
+template <class Known, class Value>
+Result<void> read(Words& words, const Known& known, Value& value) {
+  const std::string_view next = words.next();
+  std::string all;
+  for (const auto& word : known) {
+    if (word.text == next) {
+      value = word.value;
+      return {};
+    }
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", word.text);
+  }
+  return fail(
+      Code::invalid_argument,
+      next.empty() ? std::string("a word of the schedule is missing") : "unexpected " + quote(next),
+      "one of " + all);
+}
+
+Result<void> read_chunks(Words& words, unsigned& chunks) {
+  const std::string_view word = words.next();
+  chunks = number_in<unsigned>(word).value_or(0);
+  if (chunks >= 1 && chunks <= kMostChunks) return {};
+  return fail(Code::invalid_argument, quote(word) + " chunks",
+              fmt::format("a whole number from 1 to {}", kMostChunks));
+}
+
+Result<Schedule> read_schedule(std::string_view text) {
+  if (text.starts_with(kMagic))
+    return fail(Code::invalid_argument, "a whole sentence where a schedule belongs",
+                fmt::format("parse_sentence() reads it; or leave '{} OPERATOR' out", kMagic));
+  Words words(text);
+  Schedule schedule;
+  GANTRY_TRY(read(words, kPatterns, schedule.pattern));
+  if (schedule.pattern != SchedulePattern::serial) {
+    GANTRY_TRY(read(words, kShapes, schedule.shape));
+    GANTRY_TRY(read(words, kStarts, schedule.start));
+    GANTRY_TRY(read(words, kGrains, schedule.grain));
+    GANTRY_TRY(read_chunks(words, schedule.chunks));
+  }
+  GANTRY_TRY(read(words, kPaths, schedule.path));
+  GANTRY_TRY(words.expect_end());
+  if (to_string(schedule) == text) return schedule;
+  return fail(Code::invalid_argument, quote(text) + " is not written as schedules are",
+              fmt::format("'{}'", to_string(schedule)));
 }
 
 }  // namespace
@@ -235,10 +371,109 @@ std::vector<PlanTensor> OperatorSplit::tensors() const {
 
 Bytes OperatorSplit::memory() const noexcept {
   Bytes bytes = 0;
-  for (const PlanTensor& tensor : tensors())
-    bytes += static_cast<Bytes>(tensor.rows) * static_cast<Bytes>(tensor.cols) *
-             (tensor.type.bits / kBitsOfByte);
+  for (const PlanTensor& tensor : tensors()) bytes += bytes_of(tensor);
   return bytes;
+}
+
+// ---- all points of the space, and what a user forbids -----------------------------------------
+
+std::vector<Schedule> points_of(const OperatorSplit& split) {
+  const unsigned ranks = split.op().ranks;
+  const unsigned last = ranks > kMostChunksOfSpace ? kMostChunksOfSpace + 1 : kMostChunksOfSpace;
+  std::vector<Schedule> all;
+  all.reserve(std::size_t{2} + 16 * std::size_t{last} * 2);
+  const auto add = [&](const Schedule& one) {
+    const Schedule same = split.canonical(one);
+    const bool is_last = one.chunks > kMostChunksOfSpace && same.chunks > kMostChunksOfSpace;
+    if (same == one || (is_last && same.pattern == one.pattern && same.grain == one.grain &&
+                        same.start == one.start))
+      all.push_back(same);
+  };
+  for (const auto path : {SchedulePath::put, SchedulePath::get}) add({.path = path});
+  for (const auto pattern : {SchedulePattern::ring, SchedulePattern::at_once})
+    for (const auto shape : {ScheduleShape::rows, ScheduleShape::depth})
+      for (const auto start : {ScheduleStart::even, ScheduleStart::own_first})
+        for (const auto grain : {ScheduleGrain::per_step, ScheduleGrain::per_piece})
+          for (unsigned chunks = 1; chunks <= last; ++chunks)
+            for (const auto path : {SchedulePath::put, SchedulePath::get})
+              add({pattern, shape, start, grain, chunks > kMostChunksOfSpace ? ranks : chunks,
+                   path});
+  return all;
+}
+
+bool allows(const ScheduleConstraints& constraints, const OperatorSplit& split) noexcept {
+  if (constraints.at_most != ~Bytes{0} && split.memory() > constraints.at_most) return false;
+  if (constraints.no_split && splits(split, *constraints.no_split)) return false;
+  if (constraints.same_place && copies(split)) return false;
+  return !constraints.replicated ||
+         (split.op().kind == OverlapKind::all_gather_gemm && !split.is_staged());
+}
+
+Result<std::vector<Schedule>> schedules_of(const OverlapOperator& op,
+                                           const ScheduleConstraints& constraints) {
+  return guarded([&] { return list(op, constraints); });
+}
+
+Result<Schedule> canonical(const OverlapOperator& op, const Schedule& schedule) {
+  return guarded([&]() -> Result<Schedule> {
+    GANTRY_ASSIGN(const OperatorSplit split, OperatorSplit::of(op, schedule));
+    return split.schedule();
+  });
+}
+
+Result<Bytes> memory_of(const OverlapOperator& op, const Schedule& schedule) {
+  return guarded([&]() -> Result<Bytes> {
+    GANTRY_ASSIGN(const OperatorSplit split, OperatorSplit::of(op, schedule));
+    return split.memory();
+  });
+}
+
+// ---- schedules as sentences of words, apart by one space --------------------------------------
+
+std::string_view to_string(OverlapKind kind) noexcept {
+  return word_of(kKinds, kind);
+}
+
+Result<OverlapKind> parse_overlap_kind(std::string_view text) {
+  return guarded([&]() -> Result<OverlapKind> {
+    const auto known = std::ranges::find(kKinds, text, &Word<OverlapKind>::text);
+    if (known != kKinds.end()) return known->value;
+    return fail(Code::invalid_argument, "there is no operator " + quote(text),
+                "all-gather-gemm, gemm-reduce-scatter or all-to-all-gemm");
+  });
+}
+
+std::string to_string(const Schedule& schedule) {
+  if (schedule.pattern == SchedulePattern::serial)
+    return fmt::format("serial {}", word_of(kPaths, schedule.path));
+  return fmt::format("{} {} {} {} {} {}", word_of(kPatterns, schedule.pattern),
+                     word_of(kShapes, schedule.shape), word_of(kStarts, schedule.start),
+                     word_of(kGrains, schedule.grain), schedule.chunks,
+                     word_of(kPaths, schedule.path));
+}
+
+Result<Schedule> parse_schedule(std::string_view text) {
+  return guarded([&] { return read_schedule(text); });
+}
+
+std::string to_string(const ScheduleSentence& sentence) {
+  return fmt::format("{} {} {}", kMagic, to_string(sentence.kind), to_string(sentence.schedule));
+}
+
+Result<ScheduleSentence> parse_sentence(std::string_view text) {
+  return guarded([&]() -> Result<ScheduleSentence> {
+    if (!text.starts_with(kMagic) || text.substr(kMagic.size()).empty() ||
+        text[kMagic.size()] != ' ')
+      return fail(Code::invalid_argument, "no schedule of this version",
+                  fmt::format("it begins with '{} '", kMagic));
+    text.remove_prefix(kMagic.size() + 1);
+    Words words(text.substr(0, text.find(' ')));
+    ScheduleSentence sentence;
+    GANTRY_TRY(read(words, kKinds, sentence.kind));
+    text.remove_prefix(std::min(to_string(sentence.kind).size() + 1, text.size()));
+    GANTRY_ASSIGN(sentence.schedule, read_schedule(text));
+    return sentence;
+  });
 }
 
 }  // namespace gantry

@@ -1,4 +1,5 @@
-#pragma once  // schedule/space/split.hpp: the first verb: which pieces an operator is cut into.
+#pragma once  // schedule/space/split.hpp: the first verb: which pieces an operator is cut into, and
+              // all points of the space.
 
 #include <gantry/schedule/overlap.hpp>
 
@@ -93,5 +94,14 @@ class OperatorSplit {
 
 /// Errors: `invalid_argument`, `too_large`.
 [[nodiscard]] Result<void> check_operator(const OverlapOperator& op);
+
+/// Each canonical schedule of the operator once, serial first.
+[[nodiscard]] std::vector<Schedule> points_of(const OperatorSplit& split);
+/// Whether the schedule by which the operator is cut keeps to them.
+[[nodiscard]] bool allows(const ScheduleConstraints& constraints,
+                          const OperatorSplit& split) noexcept;
+
+/// As make_plan(), but that the plan may be too large to be proved.
+[[nodiscard]] Result<Plan> draft_plan(const OverlapOperator& op, const Schedule& schedule);
 
 }  // namespace gantry

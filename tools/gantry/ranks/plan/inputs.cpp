@@ -81,7 +81,7 @@ Result<OperatorInput> read_operator_file(const std::string& path) {
     const auto words = words_of(line.substr(0, line.find('#')));
     if (number == 1 || words.empty()) continue;
     if (!seen.insert(words[0]).second)
-      return wrong(fmt::format("{}: line {}: '{}' stands there twice", path, number, words[0]));
+      return wrong(fmt::format("{}: line {}: '{}' is set already", path, number, words[0]));
     if (take_words(words, input)) continue;
     return wrong(
         fmt::format("{}: line {}: '{}' is nothing that an operator says", path, number, line),
