@@ -231,7 +231,11 @@ Result<WorkItem> WorkMember::Impl::open_item(Message message) {
   ItemHeader header;
   const Segment last = message.segment(message.segments() - 1);
   if (message.segments() < 2 || last.bytes.size() != sizeof header)
-    return fail(Code::peer_misbehaved, fmt::format("queue '{}': what came is no item", name_));
+    return fail(
+        Code::peer_misbehaved,
+        fmt::format("queue '{}': an item of {} segments whose last has {} bytes; at least 2 and {} "
+                    "are allowed",
+                    name_, message.segments(), last.bytes.size(), sizeof header));
   std::memcpy(&header, last.bytes.data(), sizeof header);
   WorkItem item;
   item.message_ = std::move(message);
@@ -298,7 +302,8 @@ Result<WorkQueueReport> WorkMember::report(Deadline deadline) {
     GANTRY_ASSIGN(const Message reply, impl_->ask(WorkQuestion::report, deadline));
     WorkQueueReport report;
     if (reply.bytes().size() != sizeof report)
-      return fail(Code::peer_misbehaved, "queue: what came is no report");
+      return fail(Code::peer_misbehaved, fmt::format("queue: a report of {} bytes; {} are allowed",
+                                                     reply.bytes().size(), sizeof report));
     std::memcpy(&report, reply.bytes().data(), sizeof report);
     return report;
   });

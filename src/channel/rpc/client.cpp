@@ -29,7 +29,10 @@ constexpr std::size_t kMostTaken = 256;  // replies at a time: more than any rin
 Error read_refusal(ConstByteSpan bytes) {
   Refusal refusal;
   if (bytes.size() < sizeof refusal)
-    return {Code::peer_misbehaved, "the server refused without a reason", ""};
+    return {Code::peer_misbehaved,
+            fmt::format("the server refused in {} bytes; a reason has at least {}", bytes.size(),
+                        sizeof refusal),
+            ""};
   std::memcpy(&refusal, bytes.data(), sizeof refusal);
   const ConstByteSpan text = bytes.subspan(sizeof refusal);
   Error error;

@@ -192,7 +192,8 @@ void Server::Impl::introduce(const Sender& sender) {
 Result<void> Server::Impl::open_replies(const Sender& sender, ReceivedFd& control,
                                         std::shared_ptr<Producer::Impl>& replies) {
   GANTRY_ASSIGN(control, inbox_->take_control_end(sender.id));
-  if (!control) return fail(Code::peer_misbehaved, "a client without a control connection");
+  if (!control) return fail(Code::peer_misbehaved, fmt::format("client {} (process {}) sent no control connection",
+                                                   sender.id, sender.pid));
   GANTRY_STEP(control_taken);
   GANTRY_ASSIGN(replies, Producer::Impl::make(
                              name_, {end_part(options_.channel), payload_part(options_.replies)},
