@@ -1,4 +1,4 @@
-#include "channel/test_hostile_producer.hpp"
+#include "channel/consumer/test_hostile_producer.hpp"
 
 // Records and pages by hand: no consumer believes what cannot be.
 namespace gantry {
