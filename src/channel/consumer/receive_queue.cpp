@@ -106,7 +106,7 @@ Result<bool> ReceiveQueue::look(Wanted wanted) {
     }
     if (!pending_) break;
     if (wanted == Wanted::early) return true;
-    GANTRY_ASSIGN(const bool whole, pending_->message.try_whole());
+    GANTRY_ASSIGN(const bool whole, pending_->message.try_front(pending_->message.size()));
     if (whole) return true;
     if (!pending_->message.is_aborted()) break;
     pending_.reset();
