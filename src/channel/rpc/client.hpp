@@ -6,7 +6,6 @@
 #include "base/clock.hpp"
 #include "channel/inbox/inbox.hpp"
 #include "channel/producer/producer.hpp"
-#include "channel/rpc/option_parts.hpp"
 #include "channel/rpc/rpc_kind.hpp"
 #include "channel/wire/step.hpp"
 
