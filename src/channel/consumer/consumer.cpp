@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <gantry/channel/status.hpp>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/result.hpp"
 #include "channel/naming/access.hpp"
@@ -98,6 +99,7 @@ Result<void> Consumer::Impl::join(Connection connection, Deadline deadline) {
 
 Result<void> Consumer::Impl::settle(Connection connection, const PeerIdentity& producer,
                                     SharedFd life) {
+  GANTRY_ASSERT(!has_joined());
   core_.producer_pid = producer.pid;
   core_.producer_life = std::move(life);
   core_.connection = std::move(connection);
@@ -333,6 +335,7 @@ Result<Message> Consumer::Impl::take_whole(std::uint64_t asked, bool waited) {
 
 // Needs the queue to have said that its pending message is whole.
 Result<Message> Consumer::Impl::hand_out(std::uint64_t asked) {
+  GANTRY_ASSERT(queue_.pending() != nullptr);
   IncomingMessage& whole = *queue_.pending();
   const Bytes bytes = whole.size();
   Message message = whole.become_message();  // without memory it stays the next one

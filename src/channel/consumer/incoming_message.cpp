@@ -92,6 +92,7 @@ Result<void> IncomingMessage::check_is_here() const {
 // Of a streamed message: its first `bytes` are not needed any more.
 void IncomingMessage::pass(Bytes bytes) noexcept {
   if (!is_streamed() || !payloads_ || bytes == 0) return;
+  GANTRY_DEBUG_ASSERT(bytes <= landed_);
   const Bytes chunk = received_.place.chunk_bytes;
   const std::uint64_t chunks = (bytes + chunk - 1) / chunk;
   passed_ = chunks * chunk;
@@ -100,6 +101,7 @@ void IncomingMessage::pass(Bytes bytes) noexcept {
 
 // What lies in one piece of the window, from byte `offset` of the message on.
 ConstByteSpan IncomingMessage::window_at(Bytes offset) const noexcept {
+  GANTRY_DEBUG_ASSERT(offset <= landed_);
   const Place& place = received_.place;
   const Bytes in_chunk = offset % place.chunk_bytes;
   return segments_.front().bytes.subspan(offset % place.window_bytes,
@@ -108,6 +110,7 @@ ConstByteSpan IncomingMessage::window_at(Bytes offset) const noexcept {
 
 // Chunks of a stream that have passed are nowhere any more.
 Result<void> IncomingMessage::seek(Bytes offset) {
+  GANTRY_DEBUG_ASSERT(offset <= total_);
   if (offset == taken_) return {};
   if (is_streamed() && !gathered_)
     return fail(Code::invalid_argument,
@@ -154,6 +157,7 @@ Result<ConstByteSpan> IncomingMessage::take() {
   }
   taken_ += bytes.size();
   in_segment_ += bytes.size();
+  GANTRY_DEBUG_ASSERT(taken_ <= landed_);
   GANTRY_STEP(chunk_handed_out);
   return bytes;
 }
@@ -268,11 +272,13 @@ Result<bool> IncomingMessage::try_front(Bytes bytes) {
 
 // What it throws leaves everything as it was.
 Message IncomingMessage::become_message() {
+  GANTRY_ASSERT(!is_over_);
   if (message_) {
     is_over_ = true;
     return std::move(*message_);
   }
   if (is_streamed()) {
+    GANTRY_ASSERT(gathered_bytes() == total_);
     const ConstByteSpan bytes = gathered_->front();
     std::unique_ptr<std::vector<Segment>> segments;
     if (segments_.front().tensor)

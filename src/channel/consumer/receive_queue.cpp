@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/assert.hpp"
 #include "base/cpu.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "channel/wire/beside_tensor.hpp"
@@ -239,6 +240,7 @@ Result<void> ReceiveQueue::copy_beside_to(Message& into) {
 
 // Needs a message in the ring. It becomes the pending one.
 Result<void> ReceiveQueue::take_next() {
+  GANTRY_DEBUG_ASSERT(!pending_);
   if (must_claim_) return claim_next();
   const bool is_beside = next_is_beside();
   if (is_beside || next_is_small()) {
@@ -266,6 +268,7 @@ Result<Message> ReceiveQueue::take_block() {
         fmt::format("the record changed while it was taken: kind {:#x} now, a whole block's before",
                     received->header.kind)));
   auto payloads = payloads_.lock();
+  GANTRY_ASSERT(payloads != nullptr);  // the end that calls this owns them
   GANTRY_ASSIGN(const ConstByteSpan bytes, payloads->hold_block(*received));
   ring_->take();
   GANTRY_STEP(record_taken);
@@ -277,6 +280,7 @@ Result<Message> ReceiveQueue::take_block() {
 // The record becomes the pending message. What this throws leaves everything as it was.
 Result<void> ReceiveQueue::hold(const ReceivedRecord& received) {
   auto payloads = payloads_.lock();
+  GANTRY_ASSERT(payloads != nullptr);  // as above
   GANTRY_ASSIGN(std::vector<Segment> segments, payloads->hold(received));
   try {
     pending_.reset(new Incoming::Impl{{payloads, received, std::move(segments)}});

@@ -24,20 +24,21 @@ class HeldSlots {
   /// The slabs stay mapped until drop(). `number`, `bytes` and `ticks` are the message's.
   void hold(std::size_t slot, std::span<ReceivedSlab* const> slabs, std::uint64_t number,
             Bytes bytes, std::uint64_t ticks) {
+    GANTRY_ASSERT(slot < slots_.size());
+    GANTRY_DEBUG_ASSERT(!is_held(slot));
     Slot& one = slots_[slot];
     one.number = number;
     one.bytes = bytes;
     one.ticks = ticks;
     one.slabs.assign(slabs.begin(), slabs.end());
-    for (ReceivedSlab* slab : one.slabs)
-      slab->held.fetch_add(1, std::memory_order_relaxed);  // [U] this thread alone adds and unmaps
-    one.held.store(true, std::memory_order_release);       // [H]
+    for (ReceivedSlab* slab : one.slabs) slab->hold();
+    one.held.store(true, std::memory_order_release);  // [H]
   }
   void drop(std::size_t slot) noexcept {
+    GANTRY_ASSERT(slot < slots_.size());
     Slot& one = slots_[slot];
-    for (ReceivedSlab* slab : one.slabs)
-      slab->held.fetch_sub(1, std::memory_order_release);  // [U] all reads of it are over
-    one.held.store(false, std::memory_order_release);      // [H]
+    for (ReceivedSlab* slab : one.slabs) slab->let_go();
+    one.held.store(false, std::memory_order_release);  // [H]
   }
   [[nodiscard]] std::size_t count() const noexcept {
     std::size_t held = 0;

@@ -92,16 +92,17 @@ void SlabRegistrations::add_to(std::span<ReceivedRegistration> told) const {
 void PinnedSlabs::add(ReceivedSlab& slab) {
   if (std::find(slabs_.begin(), slabs_.end(), &slab) != slabs_.end()) return;
   slabs_.push_back(&slab);
-  slab.held.fetch_add(1, std::memory_order_relaxed);  // [U] this thread alone adds and unmaps
+  slab.hold();
 }
 
 void PinnedSlabs::clear() noexcept {
-  for (ReceivedSlab* slab : slabs_) slab->held.fetch_sub(1, std::memory_order_release);  // [U]
+  for (ReceivedSlab* slab : slabs_) slab->let_go();
   slabs_.clear();
 }
 
 // I3. From the first page that is missing to the last one.
 Result<void> ReceivedSlabs::make_present(ReceivedSlab& slab, Bytes offset, Bytes size) {
+  GANTRY_DEBUG_ASSERT(offset + size <= slab.region->size());
   const Bytes end = (offset + size + kSmallestPage - 1) / kSmallestPage;
   const Bytes missing = slab.present.first_missing(offset / kSmallestPage, end);
   if (missing == end) return {};

@@ -10,6 +10,7 @@
 #include <span>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "channel/consumer/receive_quota.hpp"
 #include "channel/wire/inheritance.hpp"
 #include "channel/wire/protocol.hpp"
@@ -68,6 +69,14 @@ class PageSet {
 /// A slab of the producer, mapped read-only.
 struct ReceivedSlab {
   explicit ReceivedSlab(Region mapped) : region(std::make_shared<Region>(std::move(mapped))) {}
+
+  /// For a message in it. The receiving thread, which alone unmaps. [U]
+  void hold() noexcept { held.fetch_add(1, std::memory_order_relaxed); }
+  /// All reads of that message are over. Any thread. [U]
+  void let_go() noexcept {
+    const unsigned before = held.fetch_sub(1, std::memory_order_release);
+    GANTRY_ASSERT(before != 0);
+  }
 
   std::shared_ptr<Region> region;
   SenderQuota::Charge place;                             // among the sender's slabs

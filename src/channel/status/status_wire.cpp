@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/assert.hpp"
 #include "channel/wire/format.hpp"
 
 namespace gantry {
@@ -316,6 +317,7 @@ Result<bool> StatusReceiver::begin(int socket) {
 Result<bool> StatusReceiver::take_in(int socket) {
   if (!begun_) return begin(socket);
   const Bytes before = bytes_.size();
+  GANTRY_ASSERT(before < wanted_);
   bytes_.resize(before + std::min(wanted_ - before, kStatusPacketBytes));
   auto packet = receive_packet(socket, std::span(bytes_).subspan(before), Deadline::now());
   bytes_.resize(before + (packet ? packet->size : 0));
