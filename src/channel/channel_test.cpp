@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 
 // Both ends in one process, the same code and pages as between two. ThreadSanitizer sees the

@@ -1,8 +1,15 @@
 #include <gantry/channel/message.hpp>
 
 #include <algorithm>
+#include <array>
+#include <gantry/channel.hpp>
+#include <gantry/channel/early_message.hpp>
 #include <limits>
+#include <utility>
 
+#include "base/result.hpp"
+
+// What is sent and received, and the names of its choices.
 namespace gantry {
 
 // ---- loans ---------------------------------------------------------------------------------
@@ -120,6 +127,76 @@ void Message::release() noexcept {
   view_ = {};
   is_small_ = false;
   gives_back_ = true;
+}
+
+// ---- messages that are sent before they are whole ------------------------------------------
+
+EarlyMessage::EarlyMessage(EarlyMessage&& other) noexcept
+    : sender_(std::move(other.sender_)),
+      token_(other.token_),
+      size_(std::exchange(other.size_, 0)),
+      landed_(std::exchange(other.landed_, 0)) {}
+
+EarlyMessage& EarlyMessage::operator=(EarlyMessage&& other) noexcept {
+  if (this == &other) return *this;
+  give_up();
+  sender_ = std::move(other.sender_);
+  token_ = other.token_;
+  size_ = std::exchange(other.size_, 0);
+  landed_ = std::exchange(other.landed_, 0);
+  return *this;
+}
+
+EarlyMessage::~EarlyMessage() {
+  give_up();
+}
+
+void EarlyMessage::give_up() noexcept {
+  if (sender_) sender_->give_up(token_, landed_);
+  sender_.reset();
+}
+
+Result<void> EarlyMessage::land(Bytes bytes) {
+  if (bytes < landed_ || bytes > size_)
+    return fail(Code::invalid_argument,
+                fmt::format("{} bytes landed, of a message of {} of which {} had landed", bytes,
+                            size_, landed_));
+  if (bytes == landed_ && bytes != size_) return {};
+  landed_ = bytes;
+  if (sender_) sender_->land(token_, bytes, bytes == size_);
+  if (bytes == size_) sender_.reset();
+  return {};
+}
+
+// ---- names ---------------------------------------------------------------------------------
+
+namespace {
+
+template <class Enumeration, std::size_t kNames>
+std::string_view name_in(const std::array<std::string_view, kNames>& names,
+                         Enumeration value) noexcept {
+  const auto at = static_cast<std::size_t>(value);
+  return at < kNames ? names[at] : "?";
+}
+
+}  // namespace
+
+std::string_view to_string(SendMode mode) noexcept {
+  static constexpr std::array<std::string_view, 5> kNames{"automatic", "whole", "pipelined",
+                                                          "streamed", "immutable"};
+  return name_in(kNames, mode);
+}
+
+std::string_view to_string(RemotePath path) noexcept {
+  static constexpr std::array<std::string_view, 4> kNames{"automatic", "stream", "fabric",
+                                                          "shared"};
+  return name_in(kNames, path);
+}
+
+std::string_view to_string(SlowConsumer policy) noexcept {
+  static constexpr std::array<std::string_view, 4> kNames{"block", "drop_newest", "disconnect",
+                                                          "drop_oldest"};
+  return name_in(kNames, policy);
 }
 
 }  // namespace gantry

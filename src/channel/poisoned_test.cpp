@@ -113,7 +113,8 @@ TEST_F(PoisonedSockets, ThatListenAreNoLines) {
   auto line = adopt_control_end(std::move(listener), self);
   ASSERT_FALSE(line);
   EXPECT_EQ(line.error().code, Code::peer_misbehaved);
-  EXPECT_EQ(line.error().message, "what was given as a control connection is none");
+  EXPECT_EQ(line.error().message,
+            "the descriptor of a control connection is not a connected SOCK_SEQPACKET socket");
 }
 
 TEST_F(PoisonedSockets, OutOfBandMakeNoWakeUpSender) {

@@ -1,10 +1,126 @@
 #include "channel/consumer/consumer.hpp"
 
 #include <algorithm>
+#include <gantry/channel/status.hpp>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
+#include "base/result.hpp"
+#include "channel/naming/access.hpp"
+#include "channel/naming/rendezvous.hpp"
+#include "channel/wire/depth.hpp"
+#include "channel/wire/far_sides.hpp"
 
 namespace gantry {
+namespace {
+
+constexpr std::chrono::seconds kHandshakeTime{5};
+// A producer that has let a consumer in loses it, and perhaps its stream with it, if that leaves in
+// the middle of its coming.
+constexpr std::chrono::milliseconds kLeastHandshakeTime{200};
+
+// A producer that is stopped must not keep its consumer from being interrupted.
+Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
+  std::array<pollfd, 2> entries{pollfd{socket, POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
+  while (::poll(entries.data(), entries.size(), poll_timeout_ms(deadline)) < 0)
+    if (errno != EINTR) return fail_errno("poll");
+  if (entries[1].revents != 0) return fail(Code::interrupted, "interrupted while joining");
+  if (entries[0].revents != 0) return receive_wire(socket, deadline);
+  const auto peer = peer_of(socket);
+  return fail(Code::timed_out,
+              fmt::format("the producer (process {}) does not answer", peer ? peer->pid : 0),
+              "it is stopped or has no time: let it go on (kill -CONT), or end it");
+}
+
+}  // namespace
+
+// ---- coming and going -------------------------------------------------------------------------
+
+Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view name,
+                                                                const ConsumerOptions& options) {
+  GANTRY_TRY(check_channel_name(name));
+  if (options.when_slow > SlowConsumer::drop_oldest)
+    return fail(Code::invalid_argument,
+                fmt::format("channel '{}': no policy for slow consumers has the number {}", name,
+                            static_cast<int>(options.when_slow)));
+  GANTRY_TRY(SlabRegistrations::check(options.registrars, fmt::format("channel '{}'", name)));
+  std::shared_ptr<Impl> impl(new Impl);
+  impl->core_.name = name;
+  impl->core_.options = options;
+  impl->spin_ = options.spin;
+  GANTRY_TRY(check_access(options.access));
+  GANTRY_ASSIGN(impl->core_.options.directory,
+                channel_directory(options.directory, options.access));
+  GANTRY_ASSIGN(impl->core_.metrics, MetricsMaker::make_for_end(options.metrics_descriptor));
+  impl->core_.counters = MetricsMaker::page(impl->core_.metrics);
+  impl->core_.metrics.meter()->opened();
+  impl->core_.trace.join(impl->core_.options.directory, trace::EndKind::consumer, name);
+  return impl;
+}
+
+Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view name,
+                                                             const ConsumerOptions& options,
+                                                             Deadline deadline) {
+  GANTRY_ASSIGN(auto impl, prepare(name, options));
+  impl->payloads_.limit(std::make_shared<SenderQuota>(ReceiveQuota::make(options.receive, {}, 1)));
+  // A producer may end between our connecting and its answer; then its successor is looked for.
+  constexpr int kTries = 3;
+  for (int attempt = 1;; ++attempt) {
+    GANTRY_ASSIGN(Fd socket, find_producer(impl->core_.options.directory, impl->name(),
+                                           options.interrupt_descriptor, deadline, "producer",
+                                           options.notices));
+    const Deadline patience = Deadline::after(
+        std::clamp<std::chrono::nanoseconds>(deadline.left(), kLeastHandshakeTime, kHandshakeTime));
+    auto joined = impl->join(Connection(std::move(socket)), patience);
+    if (joined) return impl;
+    Error& error = joined.error();
+    if (error.code == Code::peer_gone && attempt < kTries && !deadline.passed()) continue;
+    error.message = fmt::format("channel '{}': {}", name, error.message);
+    return tl::unexpected(std::move(error));
+  }
+}
+
+Result<void> Consumer::Impl::join(Connection connection, Deadline deadline) {
+  GANTRY_STEP(producer_found);
+  const int socket = connection.receive_fd();
+  GANTRY_ASSIGN(const PeerIdentity producer, peer_of(socket));
+  GANTRY_ASSIGN(Fd life, peer_pidfd(socket, producer.pid));
+  if (auto asked = handshake_.ask(socket); !asked)
+    return tl::unexpected(refusal_or(socket, std::move(asked).error()));
+  for (bool joined = false; !joined;) {
+    GANTRY_ASSIGN(Received answer,
+                  await_answer(socket, core_.options.interrupt_descriptor, deadline));
+    GANTRY_ASSIGN(joined, handshake_.hear(socket, answer));
+  }
+  const auto& acceptor = core_.options.acceptor;
+  return settle(std::move(connection), producer,
+                acceptor ? acceptor->share(std::move(life)) : SharedFd(std::move(life)));
+}
+
+Result<void> Consumer::Impl::settle(Connection connection, const PeerIdentity& producer,
+                                    SharedFd life) {
+  GANTRY_ASSERT(!has_joined());
+  core_.producer_pid = producer.pid;
+  core_.producer_life = std::move(life);
+  core_.connection = std::move(connection);
+  core_.own_memory.close_descriptor();
+  MetricsMaker::close_descriptor(core_.metrics);
+  GANTRY_TRY(queue_.start(std::shared_ptr<ReceivedPayloads>(shared_from_this(), &payloads_)));
+  core_.metrics.meter()->connected();
+  GANTRY_STEP(joined);
+  return {};
+}
+
+// The producer is told now, though messages still held keep the memory alive.
+void Consumer::Impl::leave(Code why) noexcept {
+  core_.has_left = true;
+  queue_.drop_pending();
+  if (!core_.fork_guard.is_this()) return;  // the connection is the parent's
+  queue_.report_taken();
+  tell_why(core_.connection.send_fd(), why);
+  core_.connection.hang_up();
+  GANTRY_STEP(left);
+}
 
 // ---- receiving -------------------------------------------------------------------------------
 
@@ -219,6 +335,7 @@ Result<Message> Consumer::Impl::take_whole(std::uint64_t asked, bool waited) {
 
 // Needs the queue to have said that its pending message is whole.
 Result<Message> Consumer::Impl::hand_out(std::uint64_t asked) {
+  GANTRY_ASSERT(queue_.pending() != nullptr);
   IncomingMessage& whole = *queue_.pending();
   const Bytes bytes = whole.size();
   Message message = whole.become_message();  // without memory it stays the next one
@@ -247,6 +364,188 @@ void Consumer::Impl::note_received(const MessageInfo& info, Bytes bytes, std::ui
 Result<int> Consumer::Impl::event_descriptor() {
   GANTRY_TRY(check_process());
   return waiter_.event_descriptor();
+}
+
+// ---- of an inbox ------------------------------------------------------------------------------
+
+Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make_called(
+    std::string_view name, const ConsumerOptions& options, std::shared_ptr<SenderQuota> quota,
+    IsProtocol is_protocol) {
+  ConsumerOptions own = options;
+  own.metrics_descriptor = -1;  // that one is the inbox's
+  GANTRY_ASSIGN(auto impl, prepare(name, own));
+  impl->core_.is_called = true;
+  impl->core_.is_protocol = is_protocol;
+  impl->payloads_.limit(std::move(quota));
+  return impl;
+}
+
+Result<std::optional<Message>> Consumer::Impl::try_receive() {
+  const std::uint64_t asked = read_ticks();
+  if (queue_.next_is_small()) {
+    GANTRY_ASSIGN(auto message, queue_.copy_small());
+    if (core_.is_protocol == nullptr || !core_.is_protocol(message.info()))
+      note_received(message.info(), message.bytes().size(), asked, false, false);
+    return message;
+  }
+  GANTRY_ASSIGN(const bool whole, queue_.look(Wanted::whole));
+  if (!whole) {
+    queue_.report_taken();
+    return std::nullopt;
+  }
+  if (core_.is_protocol != nullptr && core_.is_protocol(queue_.pending()->info())) {
+    Message message = queue_.pending()->become_message();
+    static_cast<void>(queue_.take_pending());
+    return message;
+  }
+  GANTRY_ASSIGN(auto message, hand_out(asked));
+  return message;
+}
+
+void Consumer::Impl::wake_up() {
+  waiter_.disarm();
+  waiter_.look();
+}
+
+std::uint64_t Consumer::Impl::work_seen() const noexcept {
+  IncomingMessage* const landing = queue_.pending();
+  return payloads_.heard() + (landing != nullptr ? landing->landed() / kLeastChunk : 0);
+}
+
+// ---- what it tells people ---------------------------------------------------------------------
+
+// The ring is the producer's: what is seen there is shown, and nothing is decided by it.
+ConsumerExplanation Consumer::Impl::explain() const {
+  ConsumerExplanation told;
+  const ClockPair start = core_.counters->start;
+  const double scale = ns_per_tick(start);
+  told.name = core_.name;
+  told.producer_pid = core_.producer_pid;
+  told.producer_state = process_state(core_.producer_pid);
+  told.policy = core_.options.when_slow;
+  told.depth = depth_for(told.policy, core_.options.depth, static_cast<unsigned>(queue_.credits()));
+  told.unread = queue_.unread();
+  told.dropped = queue_.missed();
+  told.landing = queue_.pending() != nullptr;
+  told.producer_gone = core_.producer_gone;
+  const std::uint64_t end = core_.ring_page().end.load(std::memory_order_seq_cst);  // [E]
+  told.ended = end != 0;
+  told.producer_sleeps = core_.producer_sleeps();
+  told.held = payloads_.held(scale);
+  told.copies_held = queue_.copies_held();
+  told.gathered_bytes = payloads_.gathered_bytes();
+  told.mapped_bytes = payloads_.mapped_bytes();
+  told.registrars = payloads_.registrations();
+  told.spin = spin_.now();
+  if (core_.broken) told.broken = core_.broken->message;
+  told.metrics = MetricsMaker::report(*core_.counters, scale);
+  return told;
+}
+
+void Consumer::Impl::tell_credits(SenderStatus& sender) const noexcept {
+  sender.credits = static_cast<unsigned>(queue_.credits());
+  sender.unread = queue_.unread_as_told();
+  sender.held = payloads_.held_count();
+  sender.waits = core_.producer_sleeps();
+}
+
+tl::unexpected<Error> Consumer::Impl::nothing_came() const {
+  const std::size_t holds = payloads_.held_count();
+  if (holds < queue_.credits())
+    return fail(Code::timed_out, fmt::format("channel '{}': no message in time", core_.name));
+  return fail(Code::timed_out,
+              fmt::format("channel '{}': no message in time: this reader holds {} of the {} that "
+                          "may be out",
+                          core_.name, holds, queue_.credits()),
+              "let go of messages that were received, and of what looks into them; or copy them");
+}
+
+// ---- the handle -------------------------------------------------------------------------------
+
+Consumer::Consumer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+Consumer::Consumer(Consumer&&) noexcept = default;
+Consumer& Consumer::operator=(Consumer&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  std::swap(far_side_, other.far_side_);
+  return *this;
+}
+Consumer::~Consumer() {
+  if (impl_) impl_->leave();
+}
+
+Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& options,
+                                Deadline deadline) {
+  return guarded([&]() -> Result<Consumer> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline));
+    return Consumer(std::move(impl));
+  });
+}
+
+Result<Message> Consumer::receive(Deadline deadline) {
+  return guarded_on(impl_, far_side_, "Consumer", [&] {
+    const auto is_there = [this] { return impl_->has_something(); };
+    while (far_side_ && !is_there() && far_side_->receive(deadline, is_there)) continue;
+    return impl_->receive(deadline);
+  });
+}
+
+Result<std::size_t> Consumer::receive_batch(std::span<Message> into, Deadline deadline) {
+  return guarded_on(impl_, far_side_, "Consumer",
+                    [&] { return impl_->receive_batch(into, deadline); });
+}
+Result<Incoming> Consumer::receive_early(Deadline deadline) {
+  return guarded_on(impl_, far_side_, "Consumer", [&] { return impl_->receive_early(deadline); });
+}
+Result<Consumer::Copied> Consumer::receive_into(ByteSpan destination, Deadline deadline) {
+  return guarded_on(impl_, far_side_, "Consumer",
+                    [&] { return impl_->receive_into(destination, nullptr, deadline); });
+}
+Result<Consumer::Copied> Consumer::receive_into(ByteSpan destination, const ReshapePlan& plan,
+                                                Deadline deadline) {
+  return guarded_on(impl_, far_side_, "Consumer",
+                    [&] { return impl_->receive_into(destination, &plan, deadline); });
+}
+
+Result<int> Consumer::event_descriptor() {
+  return guarded_on(impl_, "Consumer", [&] { return impl_->event_descriptor(); });
+}
+
+// Of the old end only what is still held stays.
+Result<void> Consumer::rejoin(Deadline deadline) {
+  return guarded_on(impl_, "Consumer", [&]() -> Result<void> {
+    GANTRY_TRY(impl_->check_process());
+    if (far_side_) GANTRY_TRY(far_side_->reconnect(deadline));
+    GANTRY_ASSIGN(auto next, Impl::make(impl_->name(), impl_->options_for_successor(), deadline));
+    impl_->leave();
+    impl_ = std::move(next);
+    return {};
+  });
+}
+
+Result<Consumer::Any> Consumer::receive_any(std::span<Consumer> consumers, Deadline deadline) {
+  return guarded([&]() -> Result<Consumer::Any> {
+    std::vector<Impl*> ends;
+    ends.reserve(consumers.size());
+    for (Consumer& consumer : consumers) {
+      if (!consumer.impl_) return moved_from("Consumer");
+      ends.push_back(consumer.impl_.get());
+    }
+    auto any = Impl::receive_any(ends, deadline);
+    for (const Consumer& consumer : consumers)
+      if (!any && consumer.far_side_)
+        any = tl::unexpected(consumer.far_side_->reason(std::move(any).error()));
+    return any;
+  });
+}
+
+MetricsReport Consumer::metrics() const {
+  return impl_ ? impl_->metrics() : MetricsReport();
+}
+ConsumerExplanation Consumer::explain() const {
+  if (!impl_) return {};
+  ConsumerExplanation told = impl_->explain();
+  if (far_side_) told.link = far_side_->path();
+  return told;
 }
 
 }  // namespace gantry

@@ -40,7 +40,7 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
     return options;
   }
 
-  // ---- of one whose producer came to it: an inbox's. consumer_called.cpp
+  // ---- of one whose producer came to it: an inbox's
 
   /// `name`: the inbox's. Joins by handshake(), then settle().
   static Result<std::shared_ptr<Impl>> make_called(std::string_view name,
@@ -76,9 +76,6 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   using Wanted = ReceiveQueue::Wanted;
 
   Impl() = default;
-  [[nodiscard]] bool producer_sleeps() const noexcept {
-    return (core_.page().producer_sleeps.read() & 1u) != 0;
-  }
   static Result<std::shared_ptr<Impl>> prepare(std::string_view name,
                                                const ConsumerOptions& options);
   Result<void> join(Connection connection, Deadline deadline);

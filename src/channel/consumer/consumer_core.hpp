@@ -32,6 +32,10 @@ class ConsumerCore {
     return *reinterpret_cast<ConsumerPage*>(own_memory.data());
   }
 
+  /// It waits for a credit, or for a message that it passed on.
+  [[nodiscard]] bool producer_sleeps() const noexcept {
+    return (page().producer_sleeps.read() & 1u) != 0;
+  }
   [[nodiscard]] Result<void> check_process() const;  ///< Not a fork's copy.
 
   /// Wakes the producer if it sleeps: after each store that it may wait for.

@@ -2,6 +2,8 @@
 
 #include <sys/epoll.h>
 
+#include "base/assert.hpp"
+
 namespace gantry {
 
 Result<WakeSender> ConsumerWaiter::make_wake() {
@@ -17,6 +19,7 @@ void ConsumerWaiter::add_to(WaitPoint& point) const {
 }
 
 void ConsumerWaiter::examine(std::span<const pollfd> events) {
+  GANTRY_ASSERT(events.size() == kDescriptors);
   if (events[0].revents != 0) drain_wakes();
   if (events[2].revents != 0) core_.note_producer_gone();
   if (events[1].revents != 0) payloads_.hear();  // news of slabs, or the hang-up

@@ -9,6 +9,7 @@
 #include <memory>
 #include <new>
 
+#include "base/assert.hpp"
 #include "channel/wire/format.hpp"
 
 namespace gantry {
@@ -31,6 +32,7 @@ class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
 
   /// At most kBesideBytes. What it throws leaves everything as it was.
   [[nodiscard]] Copy copy(ConstByteSpan bytes) {
+    GANTRY_ASSERT(bytes.size() <= kBesideBytes);
     const std::uint64_t free = free_.load(std::memory_order_acquire);  // [G]
     if (free == 0) return copy_alone(bytes);
     const auto index = static_cast<std::size_t>(std::countr_zero(free));
@@ -47,7 +49,9 @@ class GANTRY_LOCAL CopiedPayloads final : public detail::SlotOwner {
       alone_.fetch_sub(1, std::memory_order_relaxed);
       return ::operator delete[](as_alone(token), kAlignment);
     }
-    free_.fetch_or(std::uint64_t{1} << token, std::memory_order_release);  // I1 [G]
+    const std::uint64_t bit = std::uint64_t{1} << token;
+    const std::uint64_t before = free_.fetch_or(bit, std::memory_order_release);  // [G]
+    GANTRY_ASSERT((before & bit) == 0);                                           // I1
   }
   /// Messages that have a buffer, by now at most.
   [[nodiscard]] std::size_t held() const noexcept {

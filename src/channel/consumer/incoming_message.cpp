@@ -1,8 +1,5 @@
 #include "channel/consumer/incoming_message.hpp"
 
-#include <cstring>
-#include <new>
-
 #include "base/clock.hpp"
 #include "engine/shape/plan_source.hpp"
 
@@ -95,6 +92,7 @@ Result<void> IncomingMessage::check_is_here() const {
 // Of a streamed message: its first `bytes` are not needed any more.
 void IncomingMessage::pass(Bytes bytes) noexcept {
   if (!is_streamed() || !payloads_ || bytes == 0) return;
+  GANTRY_DEBUG_ASSERT(bytes <= landed_);
   const Bytes chunk = received_.place.chunk_bytes;
   const std::uint64_t chunks = (bytes + chunk - 1) / chunk;
   passed_ = chunks * chunk;
@@ -103,26 +101,16 @@ void IncomingMessage::pass(Bytes bytes) noexcept {
 
 // What lies in one piece of the window, from byte `offset` of the message on.
 ConstByteSpan IncomingMessage::window_at(Bytes offset) const noexcept {
+  GANTRY_DEBUG_ASSERT(offset <= landed_);
   const Place& place = received_.place;
   const Bytes in_chunk = offset % place.chunk_bytes;
   return segments_.front().bytes.subspan(offset % place.window_bytes,
                                          std::min(landed_ - offset, place.chunk_bytes - in_chunk));
 }
 
-// What lies in one piece from taken_ on.
-ConstByteSpan IncomingMessage::contiguous() noexcept {
-  if (gathered_) return {gathered_.get() + taken_, gathered_bytes_ - taken_};
-  if (is_streamed()) return window_at(taken_);
-  while (in_segment_ == segments_[segment_].bytes.size()) {
-    ++segment_;
-    in_segment_ = 0;
-  }
-  const ConstByteSpan rest = segments_[segment_].bytes.subspan(in_segment_);
-  return rest.first(std::min(landed_ - taken_, rest.size()));
-}
-
 // Chunks of a stream that have passed are nowhere any more.
 Result<void> IncomingMessage::seek(Bytes offset) {
+  GANTRY_DEBUG_ASSERT(offset <= total_);
   if (offset == taken_) return {};
   if (is_streamed() && !gathered_)
     return fail(Code::invalid_argument,
@@ -153,9 +141,23 @@ Result<void> IncomingMessage::leave_half_way() {
 
 Result<ConstByteSpan> IncomingMessage::take() {
   if (gathered_) GANTRY_TRY(gather());
-  const ConstByteSpan bytes = contiguous();
+  ConstByteSpan bytes;
+  if (gathered_) {
+    bytes = gathered_->front().subspan(taken_);
+  } else if (is_streamed()) {
+    bytes = window_at(taken_);
+  } else {
+    while (in_segment_ == segments_[segment_].bytes.size()) {
+      GANTRY_DEBUG_ASSERT(segment_ + 1 < segments_.size());
+      ++segment_;
+      in_segment_ = 0;
+    }
+    const ConstByteSpan rest = segments_[segment_].bytes.subspan(in_segment_);
+    bytes = rest.first(std::min(landed_ - taken_, rest.size()));
+  }
   taken_ += bytes.size();
   in_segment_ += bytes.size();
+  GANTRY_DEBUG_ASSERT(taken_ <= landed_);
   GANTRY_STEP(chunk_handed_out);
   return bytes;
 }
@@ -191,11 +193,6 @@ void IncomingMessage::copy_chunk(ConstByteSpan chunk, std::byte* to) noexcept {
   if (payloads_) core().counters->copy(CopyEngine::inline_, chunk.size(), read_ticks() - started);
 }
 
-void IncomingMessage::end_copy() noexcept {
-  pass_taken();
-  half_way_from_.reset();
-}
-
 Result<void> IncomingMessage::begin_conversion(ByteSpan destination, const ReshapePlan& plan) {
   if (plan.source_bytes() > total_ ||
       total_ - plan.source_bytes() > shape::gap_behind(plan.source()))
@@ -221,7 +218,7 @@ Result<void> IncomingMessage::begin_conversion(ByteSpan destination, const Resha
   return {};
 }
 
-void IncomingMessage::end_conversion() noexcept {
+void IncomingMessage::end_into() noexcept {
   pass_taken();
   half_way_from_.reset();
   conversion_.reset();
@@ -232,45 +229,36 @@ Result<void> IncomingMessage::convert_whole(ByteSpan destination, const ReshapeP
     return fail(Code::invalid_argument,
                 fmt::format("{} has several segments, so it is never in one place", name()),
                 "take it as a message, and convert its segments");
-  const ConstByteSpan all =
-      gathered_ ? ConstByteSpan(gathered_.get(), total_) : segments_.front().bytes;
+  const ConstByteSpan all = gathered_ ? gathered_->front() : segments_.front().bytes;
   plan.convert(destination.first(plan.destination_bytes()), all);
   return {};
 }
 
 // ---- as a whole ------------------------------------------------------------------------------
 
-Result<void> IncomingMessage::make_gathered() {
-  auto charge = payloads_->charge_gathered(total_);
-  if (!charge)
-    return fail(Code::too_large,
-                fmt::format("channel '{}': message {} is streamed and has {} bytes: {}",
-                            core().name, info_.sequence, total_, charge.error().message),
-                charge.error().hint);
-  // Not touched before it lands: a claim alone costs no memory.
-  gathered_.reset(new (std::nothrow) std::byte[total_]);
-  if (!gathered_)
-    return fail(Code::too_large,
-                fmt::format("message {} has {} bytes, more than this process can hold",
-                            info_.sequence, total_),
-                "take it chunk by chunk: Consumer::receive_early()");
-  gathered_charge_ = std::move(*charge);
-  return {};
-}
-
 Result<void> IncomingMessage::gather() {
   GANTRY_TRY(check_end_is_open());
   if (!gathered_) {
     if (taken_ != 0) return seek(0);
-    GANTRY_TRY(make_gathered());
+    auto charge = payloads_->charge_gathered(total_);
+    if (!charge)
+      return fail(Code::too_large,
+                  fmt::format("channel '{}': message {} is streamed and has {} bytes: {}",
+                              core().name, info_.sequence, total_, charge.error().message),
+                  charge.error().hint);
+    auto gathered = std::make_shared<GatheredPayload>(total_, std::move(*charge));
+    if (!gathered->has_memory())
+      return fail(Code::too_large,
+                  fmt::format("message {} has {} bytes, more than this process can hold",
+                              info_.sequence, total_),
+                  "take it chunk by chunk: Consumer::receive_early()");
+    gathered_ = std::move(gathered);
   }
   // A producer that keeps up with us would keep us here.
-  const Bytes end = std::min(landed(), gathered_bytes_ + kGatheredAtOnce);
-  while (gathered_bytes_ < end) {
-    const ConstByteSpan chunk = window_at(gathered_bytes_);
-    std::memcpy(gathered_.get() + gathered_bytes_, chunk.data(), chunk.size());
-    gathered_bytes_ += chunk.size();
-    pass(gathered_bytes_);
+  const Bytes end = std::min(landed(), gathered_bytes() + kGatheredAtOnce);
+  while (gathered_bytes() < end) {
+    gathered_->add(window_at(gathered_bytes()));
+    pass(gathered_bytes());
   }
   return {};
 }
@@ -279,43 +267,27 @@ Result<bool> IncomingMessage::try_front(Bytes bytes) {
   GANTRY_TRY(check_is_here());
   if (!is_streamed()) return landed() >= bytes;
   GANTRY_TRY(gather());
-  return gathered_bytes_ >= bytes;
+  return gathered_bytes() >= bytes;
 }
-
-namespace {
-
-/// Keeps what was gathered for as long as its message.
-class Gathered final : public detail::SlotOwner {
- public:
-  Gathered(std::unique_ptr<std::byte[]> bytes, SenderQuota::Charge charge)
-      : charge_(std::move(charge)), bytes_(std::move(bytes)) {}
-  void give_back(std::uint64_t) noexcept override {}
-  [[nodiscard]] bool is_immutable(std::uint64_t, ConstByteSpan) const override { return true; }
-
- private:
-  SenderQuota::Charge charge_;
-  std::unique_ptr<std::byte[]> bytes_;  // NOLINT: of a size that the message knows
-};
-
-}  // namespace
 
 // What it throws leaves everything as it was.
 Message IncomingMessage::become_message() {
+  GANTRY_ASSERT(!is_over_);
   if (message_) {
     is_over_ = true;
     return std::move(*message_);
   }
   if (is_streamed()) {
-    const ConstByteSpan bytes(gathered_.get(), total_);
+    GANTRY_ASSERT(gathered_bytes() == total_);
+    const ConstByteSpan bytes = gathered_->front();
     std::unique_ptr<std::vector<Segment>> segments;
     if (segments_.front().tensor)
       segments =
           std::make_unique<std::vector<Segment>>(1, Segment{bytes, segments_.front().tensor});
-    auto gathered = std::make_shared<Gathered>(std::move(gathered_), std::move(gathered_charge_));
     is_over_ = true;
     core().counters->copy(CopyEngine::inline_, bytes.size(), 0);
     release();
-    Message message(std::move(gathered), 0, bytes, info_);
+    Message message(std::move(gathered_), 0, bytes, info_);
     if (segments) message.set_segments(std::move(segments));
     return message;
   }

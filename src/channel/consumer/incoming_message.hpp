@@ -1,11 +1,38 @@
 #pragma once  // channel/consumer/incoming_message.hpp: a message that was taken out of the ring.
 
 #include <algorithm>
+#include <cstring>
+#include <new>
 
+#include "base/assert.hpp"
 #include "channel/consumer/landing_conversion.hpp"
 #include "channel/consumer/received_payloads.hpp"
 
 namespace gantry {
+
+/// A streamed message in private memory: it fills front to back, and then belongs to its Message.
+class GANTRY_LOCAL GatheredPayload final : public detail::SlotOwner {
+ public:
+  /// The memory is not touched before it is filled: a claim alone costs none.
+  GatheredPayload(Bytes size, SenderQuota::Charge charge)
+      : charge_(std::move(charge)), bytes_(new(std::nothrow) std::byte[size]), size_(size) {}
+
+  [[nodiscard]] bool has_memory() const noexcept { return bytes_ != nullptr; }
+  [[nodiscard]] ConstByteSpan front() const noexcept { return {bytes_.get(), filled_}; }
+  void add(ConstByteSpan chunk) noexcept {
+    GANTRY_ASSERT(chunk.size() <= size_ - filled_);
+    std::memcpy(bytes_.get() + filled_, chunk.data(), chunk.size());
+    filled_ += chunk.size();
+  }
+  void give_back(std::uint64_t) noexcept override {}
+  [[nodiscard]] bool is_immutable(std::uint64_t, ConstByteSpan) const override { return true; }
+
+ private:
+  SenderQuota::Charge charge_;
+  std::unique_ptr<std::byte[]> bytes_;  // NOLINT: size_ of them, of which filled_ are there
+  Bytes size_;
+  Bytes filled_ = 0;
+};
 
 /// A message that may still be landing: how far it is, and its bytes so far. Never waits; see
 /// LandingReader. It keeps the end that it came to. The receiving thread.
@@ -32,10 +59,10 @@ class GANTRY_LOCAL IncomingMessage {
   [[nodiscard]] bool is_settled(Bytes bytes) noexcept { return landed() >= bytes || aborted_; }
   /// Needs is_settled(). Errors: `aborted`, or what broke the stream.
   [[nodiscard]] Result<void> check_landed(Bytes bytes) const;
-  /// try_whole() would come further, or learn that it cannot.
+  /// try_front() would come further, or learn that it cannot.
   [[nodiscard]] bool has_more() noexcept {
     return landed() == total_ || aborted_ ||
-           (is_streamed() && landed() > std::max(gathered_bytes_, taken_));
+           (is_streamed() && landed() > std::max(gathered_bytes(), taken_));
   }
 
   /// Errors: a fork's copy, or a message that was handed over as a whole.
@@ -57,8 +84,7 @@ class GANTRY_LOCAL IncomingMessage {
   /// The first bytes of a message that lies in one piece or was gathered. Needs them to be there.
   [[nodiscard]] Result<void> check_prefix(Bytes bytes) const;
   [[nodiscard]] ConstByteSpan prefix() const noexcept {
-    return gathered_ ? ConstByteSpan(gathered_.get(), gathered_bytes_)
-                     : segments_.front().bytes.first(landed_);
+    return gathered_ ? gathered_->front() : segments_.front().bytes.first(landed_);
   }
   /// take() begins with the first byte again. Error: `invalid_argument` when that has passed.
   [[nodiscard]] Result<void> start_over();
@@ -69,7 +95,6 @@ class GANTRY_LOCAL IncomingMessage {
   /// A copy of all from taken() on, into one buffer, whatever calls it takes. begin_copy() says
   /// with which byte it began, or begins again if the buffer is another.
   [[nodiscard]] Result<Bytes> begin_copy(ByteSpan destination);
-  void end_copy() noexcept;
   void copy_chunk(ConstByteSpan chunk, std::byte* to) noexcept;
 
   /// All of it into one buffer by a plan, whatever calls it takes. It goes on by the same plan into
@@ -77,9 +102,10 @@ class GANTRY_LOCAL IncomingMessage {
   /// message or the buffer is too small, or some of a streamed message was taken otherwise.
   [[nodiscard]] Result<void> begin_conversion(ByteSpan destination, const ReshapePlan& plan);
   void convert_chunk(ConstByteSpan chunk) { conversion_->take(chunk); }
-  void end_conversion() noexcept;
+  /// What begin_copy() or begin_conversion() began is over.
+  void end_into() noexcept;
   /// Of a plan that permutes: the message in one piece, which it takes to be whole. Needs
-  /// try_whole() to have said yes, or a message that is not streamed to have landed.
+  /// try_front(size()) to have said yes, or a message that is not streamed to have landed.
   [[nodiscard]] Result<void> convert_whole(ByteSpan destination, const ReshapePlan& plan) const;
   [[nodiscard]] std::optional<Tensor> tensor() const noexcept {
     return segments_.empty() ? std::nullopt : segments_.front().tensor;
@@ -88,13 +114,12 @@ class GANTRY_LOCAL IncomingMessage {
   // ---- as a whole, or its front
 
   /// Whether the first `bytes` are there at once. What has landed of a streamed message goes into
-  /// private memory for that. Error: `invalid_argument` when some of it has passed.
+  /// private memory for that. Error: `invalid_argument` when some of it has passed. True of size():
+  /// become_message() may be called.
   [[nodiscard]] Result<bool> try_front(Bytes bytes);
-  /// Whether become_message() may be called.
-  [[nodiscard]] Result<bool> try_whole() { return try_front(total_); }
   /// How much must have landed for try_front() to come further.
   [[nodiscard]] Bytes next_for_front(Bytes bytes) const noexcept {
-    return is_streamed() ? gathered_bytes_ + 1 : bytes;
+    return is_streamed() ? gathered_bytes() + 1 : bytes;
   }
   [[nodiscard]] Message become_message();
 
@@ -104,10 +129,11 @@ class GANTRY_LOCAL IncomingMessage {
 
   [[nodiscard]] ConsumerCore& core() const noexcept { return payloads_->core(); }
   [[nodiscard]] ConstByteSpan window_at(Bytes offset) const noexcept;
-  [[nodiscard]] ConstByteSpan contiguous() noexcept;
   [[nodiscard]] Result<void> seek(Bytes offset);
   [[nodiscard]] Result<void> gather();
-  [[nodiscard]] Result<void> make_gathered();
+  [[nodiscard]] Bytes gathered_bytes() const noexcept {
+    return gathered_ ? gathered_->front().size() : 0;
+  }
   void pass(Bytes bytes) noexcept;
   void release() noexcept;
 
@@ -127,12 +153,9 @@ class GANTRY_LOCAL IncomingMessage {
   std::optional<Bytes> half_way_from_;
   const std::byte* copied_to_ = nullptr;  // the copy's; a conversion knows its own
   std::optional<LandingConversion> conversion_;
-  std::optional<Message> message_;         // a small one: instead of all this
-  std::unique_ptr<std::byte[]> gathered_;  // NOLINT: total_ bytes of a streamed message; if it is
-  Bytes gathered_bytes_ = 0;               // there, so many chunks' bytes went into it, and from
-                                           // there to whoever asks
-  bool is_over_ = false;                   // it became a message
-  SenderQuota::Charge gathered_charge_;    // for them
+  std::optional<Message> message_;             // a small one: instead of all this
+  std::shared_ptr<GatheredPayload> gathered_;  // of a streamed one that is asked for as a whole
+  bool is_over_ = false;                       // it became a message
 };
 
 class ConsumerWaiter;

@@ -76,7 +76,12 @@ Result<void> JoinHandshake::check_pages() const {
   const RingPage& ring = core_.ring_page();
   if (page.magic != kProducerMagic || page.version != kFormatVersion || ring.magic != kRingMagic ||
       ring.version != kFormatVersion)
-    return fail(Code::peer_misbehaved, "the producer's pages are of another format");
+    return fail(
+        Code::peer_misbehaved,
+        fmt::format("the producer's pages are of another format: versions {} and {}, magics {:#x} "
+                    "and {:#x}; version {}, {:#x} and {:#x} are read here",
+                    page.version, ring.version, page.magic, ring.magic, kFormatVersion,
+                    kProducerMagic, kRingMagic));
   return {};
 }
 

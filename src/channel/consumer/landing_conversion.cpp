@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/assert.hpp"
+
 namespace gantry {
 namespace {
 
@@ -28,6 +30,8 @@ void LandingConversion::drop_used() {
 }
 
 void LandingConversion::take(ConstByteSpan piece) {
+  GANTRY_DEBUG_ASSERT(made_ <= plan_.destination_bytes());
+  GANTRY_DEBUG_ASSERT(kept_.empty() || kept_from_ + kept_.size() == taken_);
   const Bytes began = taken_;
   for (Bytes at = 0; !kept_.empty() && at < piece.size();) {
     const ConstByteSpan more = piece.subspan(at, std::min(kAddedAtOnce, piece.size() - at));

@@ -46,7 +46,7 @@ Result<Bytes> LandingReader::into(ByteSpan destination, Deadline deadline) {
     GANTRY_ASSIGN(const ConstByteSpan chunk, take_next(deadline));
     message_.copy_chunk(chunk, to);
   }
-  message_.end_copy();
+  message_.end_into();
   return message_.size() - from;
 }
 
@@ -64,7 +64,7 @@ Result<Bytes> LandingReader::into(ByteSpan destination, const ReshapePlan& plan,
       message_.convert_chunk(chunk);
     }
   }
-  message_.end_conversion();
+  message_.end_into();
   return plan.destination_bytes();
 }
 

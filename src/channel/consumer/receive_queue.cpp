@@ -4,6 +4,7 @@
 #include <cstring>
 #include <new>
 
+#include "base/assert.hpp"
 #include "base/cpu.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "channel/wire/beside_tensor.hpp"
@@ -40,6 +41,13 @@ struct InPlace {
   Message* place;
 };
 
+std::string not_small(unsigned kind, unsigned bytes) {
+  return fmt::format(
+      "invalid record: kind {:#x} with {} bytes; a small message has kind 0x0 or {:#x} and at most "
+      "{} bytes",
+      kind, bytes, kExtra, Message::kInlineBytes);
+}
+
 ReceivedRecord copy_of_small(const MessageRecord& record) {
   ReceivedRecord received{};
   received.header = record.header;
@@ -56,7 +64,9 @@ Result<void> ReceiveQueue::start(std::weak_ptr<ReceivedPayloads> payloads) {
   must_claim_ = core_.options.when_slow == SlowConsumer::drop_oldest;
   const std::size_t cells = ring_page_->cells;  // read once: the producer can write it any time
   if (!std::has_single_bit(cells) || cells > kCells)
-    return fail(Code::peer_misbehaved, fmt::format("a ring of {} cells", cells));
+    return fail(
+        Code::peer_misbehaved,
+        fmt::format("a ring of {} cells; a power of two up to {} is allowed", cells, kCells));
   ring_.emplace(std::span(ring_page_->ring).first(cells));
   credits_ = std::clamp<std::uint64_t>(core_.page().slots, 1, cells);
   report_after_ = static_cast<unsigned>(std::max<std::size_t>(cells / 4, 1));
@@ -97,7 +107,7 @@ Result<bool> ReceiveQueue::look(Wanted wanted) {
     }
     if (!pending_) break;
     if (wanted == Wanted::early) return true;
-    GANTRY_ASSIGN(const bool whole, pending_->message.try_whole());
+    GANTRY_ASSIGN(const bool whole, pending_->message.try_front(pending_->message.size()));
     if (whole) return true;
     if (!pending_->message.is_aborted()) break;
     pending_.reset();
@@ -143,6 +153,8 @@ auto ReceiveQueue::make_small(Make make) -> typename Make::Made {
   ReceivedRecord received;  // NOLINT: copied first, then checked, then used
   std::memcpy(&received.header, &record.header, sizeof received.header);
   const bool honest = is_small(received.header);
+  const unsigned kind = received.header.kind;
+  const unsigned bytes = received.header.count;
   if (!honest) [[unlikely]]
     received.header.kind = received.header.count = 0;
   if ((received.header.kind & kExtra) != 0)
@@ -151,7 +163,7 @@ auto ReceiveQueue::make_small(Make make) -> typename Make::Made {
                       Bytes{received.header.count}, received.info());
   note_copied_out(received.header.count);
   if (!honest) [[unlikely]]
-    message = tl::unexpected(core_.misbehaved("a small message that is none"));
+    message = tl::unexpected(core_.misbehaved(not_small(kind, bytes)));
   return message;
 }
 
@@ -189,14 +201,18 @@ auto ReceiveQueue::make_of_beside(const MessageRecord& record, Make make) -> typ
   if ((received.header.kind & kExtra) != 0)
     std::memcpy(&received.extra, &record.extra, sizeof received.extra);
   if (place.place >= kBesidePlaces || place.bytes > kBesideBytes)
-    return tl::unexpected(core_.misbehaved(fmt::format(
-        "a message of {} bytes in place {} beside its record", place.bytes, place.place)));
+    return tl::unexpected(core_.misbehaved(
+        fmt::format("a message of {} bytes in place {} beside its record; at most {} bytes in "
+                    "places 0 to {} are allowed",
+                    place.bytes, place.place, kBesideBytes, kBesidePlaces - 1)));
   std::unique_ptr<std::vector<Segment>> segments;
   if (received.header.count != 0) {
     const auto tensor = tensor_beside(BesidePayload::read(copied));
     if (!tensor)
-      return tl::unexpected(core_.misbehaved(
-          fmt::format("a tensor beside a record that its {} bytes have not", place.bytes)));
+      return tl::unexpected(core_.misbehaved(fmt::format(
+          "invalid record: its tensor of {} dimensions does not fit the {} bytes beside "
+          "it",
+          received.header.count, place.bytes)));
     segments = std::make_unique<std::vector<Segment>>(1, Segment{{}, tensor});
   }
   if (!copies_) copies_ = std::make_shared<CopiedPayloads>();
@@ -224,6 +240,7 @@ Result<void> ReceiveQueue::copy_beside_to(Message& into) {
 
 // Needs a message in the ring. It becomes the pending one.
 Result<void> ReceiveQueue::take_next() {
+  GANTRY_DEBUG_ASSERT(!pending_);
   if (must_claim_) return claim_next();
   const bool is_beside = next_is_beside();
   if (is_beside || next_is_small()) {
@@ -247,8 +264,11 @@ Result<Message> ReceiveQueue::take_block() {
   const auto received = read_record(ring_->next());
   if (!received) return tl::unexpected(core_.break_stream(received.error()));
   if (received->lies() != PayloadLocation::block || received->is_landing())
-    return tl::unexpected(core_.misbehaved("a message that changed while it was taken"));
+    return tl::unexpected(core_.misbehaved(
+        fmt::format("the record changed while it was taken: kind {:#x} now, a whole block's before",
+                    received->header.kind)));
   auto payloads = payloads_.lock();
+  GANTRY_ASSERT(payloads != nullptr);  // the end that calls this owns them
   GANTRY_ASSIGN(const ConstByteSpan bytes, payloads->hold_block(*received));
   ring_->take();
   GANTRY_STEP(record_taken);
@@ -260,6 +280,7 @@ Result<Message> ReceiveQueue::take_block() {
 // The record becomes the pending message. What this throws leaves everything as it was.
 Result<void> ReceiveQueue::hold(const ReceivedRecord& received) {
   auto payloads = payloads_.lock();
+  GANTRY_ASSERT(payloads != nullptr);  // as above
   GANTRY_ASSIGN(std::vector<Segment> segments, payloads->hold(received));
   try {
     pending_.reset(new Incoming::Impl{{payloads, received, std::move(segments)}});
@@ -299,7 +320,7 @@ Result<void> ReceiveQueue::claim_next() {
     throw;
   }
   if (!is_small(record.header))
-    return tl::unexpected(core_.misbehaved("a small message that is none"));
+    return tl::unexpected(core_.misbehaved(not_small(record.header.kind, record.header.count)));
   const ReceivedRecord received = copy_of_small(record);
   core_.counters->copy(CopyEngine::inline_, record.header.count, 0);
   small->message.fill(

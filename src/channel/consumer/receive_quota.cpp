@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/assert.hpp"
 #include "base/system_memory.hpp"
 
 namespace gantry {
@@ -35,36 +36,23 @@ std::uint64_t slabs_for(unsigned senders) noexcept {
   return std::clamp(left, senders * kLeastSlabs, std::max(senders * kLeastSlabs, kMostSlabs));
 }
 
-std::string_view name_of(Expense expense) noexcept {
-  switch (expense) {
-    case Expense::slabs:
-      return "slabs";
-    case Expense::mapped_bytes:
-      return "bytes of slabs";
-    case Expense::gathered_bytes:
-      return "bytes of streamed messages in private memory";
-    case Expense::registered_bytes:
-      return "bytes of slabs that are registered";
-  }
-  return "";
-}
-
-std::string_view hint_for(Expense expense) noexcept {
-  switch (expense) {
-    case Expense::slabs:
-      return "raise ReceiveLimits::slabs here, with the limit of open files (ulimit -n); or have "
-             "larger slabs there: PoolOptions::slab_bytes";
-    case Expense::mapped_bytes:
-      return "raise ReceiveLimits::mapped_bytes here, or lower the budget of the sender's pool";
-    case Expense::gathered_bytes:
-      return "take it chunk by chunk (Consumer::receive_early()), release messages sooner, or "
-             "raise ReceiveLimits::gathered_bytes";
-    case Expense::registered_bytes:
-      return "raise ReceiveLimits::registered_bytes here, or have smaller slabs there: "
-             "PoolOptions::slab_bytes";
-  }
-  return "";
-}
+struct ExpenseText {
+  std::string_view name;
+  std::string_view hint;
+};
+constexpr std::array<ExpenseText, kExpenses> kTexts{{
+    {"slabs",
+     "raise ReceiveLimits::slabs here, with the limit of open files (ulimit -n); or have larger "
+     "slabs there: PoolOptions::slab_bytes"},
+    {"bytes of slabs",
+     "raise ReceiveLimits::mapped_bytes here, or lower the budget of the sender's pool"},
+    {"bytes of streamed messages in private memory",
+     "take it chunk by chunk (Consumer::receive_early()), release messages sooner, or raise "
+     "ReceiveLimits::gathered_bytes"},
+    {"bytes of slabs that are registered",
+     "raise ReceiveLimits::registered_bytes here, or have smaller slabs there: "
+     "PoolOptions::slab_bytes"},
+}};
 
 }  // namespace
 
@@ -91,10 +79,12 @@ std::shared_ptr<ReceiveQuota> ReceiveQuota::make(const ReceiveLimits& each,
 // Half of it all is divided evenly, the other half is for whoever needs more. I2
 ReceiveQuota::Bound ReceiveQuota::bound(std::uint64_t each, std::uint64_t total, unsigned senders,
                                         std::uint64_t least) noexcept {
+  GANTRY_ASSERT(senders != 0);
   Bound made;
   const std::uint64_t even =
       std::min(std::max(total / (std::uint64_t{2} * senders), least), total / senders);
   made.reserve = senders == 1 ? total : even;
+  GANTRY_ASSERT(made.reserve <= total / senders);  // I2
   made.common = total - made.reserve * senders;
   made.each = each != 0 ? each : made.reserve + made.common / kShareOfOne;
   return made;
@@ -107,19 +97,21 @@ Result<SenderQuota::Charge> SenderQuota::take(Expense expense, std::uint64_t amo
   if (amount > bound.each || used > bound.each - amount)
     return fail(Code::too_large,
                 fmt::format("{} more {}; of one sender {} are taken, and it has {}", amount,
-                            name_of(expense), bound.each, used),
-                std::string(hint_for(expense)));
+                            kTexts[at(expense)].name, bound.each, used),
+                std::string(kTexts[at(expense)].hint));
   const auto beyond = [&](std::uint64_t amount_had) {
     return amount_had - std::min(amount_had, bound.reserve);
   };
   const std::uint64_t more = beyond(used + amount) - beyond(used);
   if (more > bound.common - bound.common_used)
-    return fail(
-        Code::too_large,
-        fmt::format("{} more {}; all senders together have too many", amount, name_of(expense)),
-        std::string(hint_for(expense)));
+    return fail(Code::too_large,
+                fmt::format("{} more {}; all senders together have too many", amount,
+                            kTexts[at(expense)].name),
+                std::string(kTexts[at(expense)].hint));
   used += amount;
   bound.common_used += more;
+  GANTRY_DEBUG_ASSERT(used <= bound.each);                 // I1
+  GANTRY_DEBUG_ASSERT(bound.common_used <= bound.common);  // I3
   return Charge(shared_from_this(), expense, amount);
 }
 
@@ -132,9 +124,12 @@ void SenderQuota::give(Expense expense, std::uint64_t amount) noexcept {
   const std::lock_guard lock(all_->mutex_);
   ReceiveQuota::Bound& bound = all_->bounds_[at(expense)];
   std::uint64_t& used = used_[at(expense)];
+  GANTRY_ASSERT(amount <= used);
   const std::uint64_t before = used - std::min(used, bound.reserve);
   used -= amount;
-  bound.common_used -= before - (used - std::min(used, bound.reserve));
+  const std::uint64_t less = before - (used - std::min(used, bound.reserve));
+  GANTRY_ASSERT(less <= bound.common_used);
+  bound.common_used -= less;
 }
 
 }  // namespace gantry

@@ -1,8 +1,27 @@
 #include "channel/consumer/received_payloads.hpp"
 
+#include <algorithm>
+
+#include "base/clock.hpp"
 #include "base/memfd.hpp"
 
 namespace gantry {
+
+// ---- slots -----------------------------------------------------------------------------------
+
+std::vector<HeldSlot> HeldSlots::list(double ns_per_tick) const {
+  std::vector<HeldSlot> held;
+  const std::uint64_t now = read_ticks();
+  for (std::size_t slot = 0; slot < slots_.size(); ++slot) {
+    if (!is_held(slot)) continue;
+    const Slot& one = slots_[slot];
+    const auto age = static_cast<double>(now - std::min(now, one.ticks)) * ns_per_tick;
+    held.push_back(
+        {one.number, one.bytes, std::chrono::nanoseconds(static_cast<std::int64_t>(age)), true});
+  }
+  std::ranges::sort(held, {}, &HeldSlot::message);
+  return held;
+}
 
 // ---- slabs -----------------------------------------------------------------------------------
 
@@ -69,7 +88,8 @@ Result<std::vector<Segment>> ReceivedPayloads::find_window(const Place& place) {
   const SegmentEntry& entry = entries.front();
   if (entry.bytes != place.bytes)
     return fail(Code::peer_misbehaved,
-                fmt::format("a segment of {} bytes in a message of {}", entry.bytes, place.bytes));
+                fmt::format("a segment of {} bytes in a message of {}; they must be equal",
+                            entry.bytes, place.bytes));
   GANTRY_ASSIGN(const ConstByteSpan window,
                 find_bytes(entry.slab, entry.offset, place.window_bytes));
   GANTRY_ASSIGN(const auto tensor, tensor_of(entry));
@@ -114,8 +134,8 @@ Result<ConstByteSpan> ReceivedPayloads::hold_block(const ReceivedRecord& receive
 Result<void> ReceivedPayloads::hold_found(const ReceivedRecord& received, Bytes bytes) {
   GANTRY_STEP(segments_found);
   if (held_.is_held(received.header.slot))
-    return tl::unexpected(
-        core_.misbehaved(fmt::format("slot {} while it is held", received.header.slot)));
+    return tl::unexpected(core_.misbehaved(fmt::format(
+        "message {} in slot {} while it is held", received.header.number, received.header.slot)));
   held_.hold(received.header.slot, found_.slabs(), received.header.number, bytes,
              received.header.ticks);
   found_.clear();

@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "base/holes.hpp"
+#include "base/result.hpp"
 #include "base/sizes.hpp"
 #include "channel/wire/step.hpp"
 
@@ -19,27 +20,89 @@ constexpr int kMaxTimes = 16;
 // Mapping takes the kernel some 60 us a MiB in pages of 4 KiB.
 constexpr Bytes kMostMappedAhead = Bytes{64} << 20;
 
-tl::unexpected<Error> unexpected_packet() {
-  return fail(Code::peer_misbehaved, "an unexpected packet");
+tl::unexpected<Error> unexpected_packet(const Received& received) {
+  return fail(Code::peer_misbehaved,
+              fmt::format("an unexpected packet: kind {} with {} descriptors; slabs, or once a "
+                          "control connection, are allowed",
+                          static_cast<std::uint32_t>(received.packet.kind), received.fds.size()));
 }
 
 }  // namespace
+
+// ---- what registrars know of a slab -----------------------------------------------------------
+
+Result<void> SlabRegistrations::check(Registrars registrars, std::string_view end) {
+  const auto refuse = [&](const char* what) {
+    return fail(Code::invalid_argument, fmt::format("{}: {}", end, what));
+  };
+  if (registrars.size() > Pool::kMaxRegistrars) return refuse("more than 8 registrars");
+  for (const auto& registrar : registrars) {
+    if (registrar == nullptr) return refuse("an empty registrar");
+    if (std::ranges::count(registrars, registrar) != 1) return refuse("the same registrar twice");
+  }
+  return {};
+}
+
+void SlabRegistrations::make(const Region& slab, Registrars registrars, SenderQuota& quota) {
+  std::vector<Entry> entries(registrars.size());
+  auto charge = quota.take(Expense::registered_bytes, slab.size());
+  for (std::size_t i = 0; i < entries.size(); ++i) {
+    Entry& entry = entries[i];
+    entry.registrar = registrars[i].get();
+    if (!charge) {
+      entry.refusal = charge.error();
+      continue;
+    }
+    auto made = registrars[i]->register_fresh({slab.data(), slab.size()}, DeviceAccess::read);
+    if (made)
+      entry.registration = std::move(*made);
+    else
+      entry.refusal = std::move(made).error();
+  }
+  if (charge) charge_ = std::move(*charge);
+  entries_ = std::move(entries);
+}
+
+Result<DeviceKey> SlabRegistrations::key_for(const Registrar& registrar) const {
+  for (const Entry& entry : entries_) {
+    if (entry.registrar != &registrar) continue;
+    if (!entry.registration) return tl::unexpected(entry.refusal);
+    return entry.registration.key();
+  }
+  return fail(Code::invalid_argument,
+              fmt::format("registrar '{}' is not one of this consumer's", registrar.name()),
+              "name it in ConsumerOptions::registrars");
+}
+
+void SlabRegistrations::add_to(std::span<ReceivedRegistration> told) const {
+  for (std::size_t i = 0; i < entries_.size(); ++i) {
+    const Entry& entry = entries_[i];
+    if (entry.registration) {
+      told[i].slabs += 1;
+      told[i].bytes += entry.registration.memory().size();
+    } else {
+      told[i].refused += 1;
+      told[i].why = to_string(entry.refusal);
+    }
+  }
+}
 
 // ---- what a message needs ------------------------------------------------------------------
 
 void PinnedSlabs::add(ReceivedSlab& slab) {
   if (std::find(slabs_.begin(), slabs_.end(), &slab) != slabs_.end()) return;
   slabs_.push_back(&slab);
-  slab.held.fetch_add(1, std::memory_order_relaxed);  // [U] this thread alone adds and unmaps
+  slab.hold();
 }
 
 void PinnedSlabs::clear() noexcept {
-  for (ReceivedSlab* slab : slabs_) slab->held.fetch_sub(1, std::memory_order_release);  // [U]
+  for (ReceivedSlab* slab : slabs_) slab->let_go();
   slabs_.clear();
 }
 
 // I3. From the first page that is missing to the last one.
 Result<void> ReceivedSlabs::make_present(ReceivedSlab& slab, Bytes offset, Bytes size) {
+  GANTRY_DEBUG_ASSERT(offset + size <= slab.region->size());
   const Bytes end = (offset + size + kSmallestPage - 1) / kSmallestPage;
   const Bytes missing = slab.present.first_missing(offset / kSmallestPage, end);
   if (missing == end) return {};
@@ -48,7 +111,9 @@ Result<void> ReceivedSlabs::make_present(ReceivedSlab& slab, Bytes offset, Bytes
   holes_ += holes_in(slab.region->descriptor(), from, bytes);
   if (holes_ > kMostHoles)
     return fail(Code::peer_misbehaved,
-                fmt::format("{} bytes of messages in memory that it never wrote", holes_));
+                fmt::format("{} bytes of messages in memory that it never wrote; at most {} are "
+                            "allowed",
+                            holes_, kMostHoles));
   // More is mapped as it is read, which takes no longer in all and lets the reader begin.
   if (bytes <= kMostMappedAhead) GANTRY_TRY(slab.region->touch(from, bytes));
   // Here, where a slab's first message comes by: others of it pass without a look.
@@ -91,10 +156,13 @@ Result<ReceivedSlab*> ReceivedSlabs::find(std::uint32_t number, int socket, Dead
     if (heard) continue;
     const Code code = heard.error().code;
     if (code == Code::timed_out || code == Code::peer_gone)
-      return fail(Code::peer_misbehaved, "a message in memory it never sent");
+      return fail(Code::peer_misbehaved,
+                  fmt::format("a message in slab {}, memory it never sent", number));
     return tl::unexpected(heard.error());
   }
-  return fail(Code::peer_misbehaved, "a message in memory that it never comes to send");
+  return fail(Code::peer_misbehaved,
+              fmt::format("a message in slab {}, which {} times {} packets did not bring", number,
+                          kMaxTimes, kMaxPackets));
 }
 
 Result<void> ReceivedSlabs::hear(int socket, Deadline deadline) {
@@ -115,7 +183,8 @@ Result<void> ReceivedSlabs::hear(int socket, Deadline deadline) {
 Result<void> ReceivedSlabs::learn(Received& received) {
   const WirePacket& packet = received.packet;
   if (packet.kind == PacketKind::control) {
-    if (received.fds.size() != 1 || std::exchange(control_came_, true)) return unexpected_packet();
+    if (received.fds.size() != 1 || std::exchange(control_came_, true))
+      return unexpected_packet(received);
     control_end_ = std::move(received.fds[0]);
     return {};
   }
@@ -126,7 +195,7 @@ Result<void> ReceivedSlabs::learn(Received& received) {
   } else if (packet.kind == PacketKind::slab_gone && received.fds.empty()) {
     GANTRY_TRY(drop(packet.slab));
   } else {
-    return unexpected_packet();
+    return unexpected_packet(received);
   }
   ++heard_;
   return {};
@@ -136,7 +205,7 @@ Result<void> ReceivedSlabs::learn(Received& received) {
 // With somebody else's memory come the wake-up senders of those who lent it.
 Result<void> ReceivedSlabs::learn_one(Received& received) {
   ReceivedFds& fds = received.fds;
-  if (fds.size() > 1 + detail::Inheritance::kMost) return unexpected_packet();
+  if (fds.size() > 1 + detail::Inheritance::kMost) return unexpected_packet(received);
   std::shared_ptr<const detail::Inheritance> inherited;
   for (std::size_t i = fds.size(); i-- > 1;) {
     GANTRY_ASSIGN(WakeSender sender, WakeSender::adopt(std::move(fds[i])));
@@ -149,7 +218,7 @@ Result<void> ReceivedSlabs::learn_one(Received& received) {
 Result<void> ReceivedSlabs::learn_slab(std::uint32_t number, Fd& memory, Bytes size,
                                        std::shared_ptr<const detail::Inheritance> inherited) {
   if (slabs_.contains(number))
-    return fail(Code::peer_misbehaved, fmt::format("slab {} twice", number));
+    return fail(Code::peer_misbehaved, fmt::format("it sent slab {} twice", number));
   const std::size_t descriptors = 1 + (inherited == nullptr ? 0 : inherited->length);
   GANTRY_ASSIGN(auto place, quota_->take(Expense::slabs, descriptors));
   GANTRY_ASSIGN(auto mapping, quota_->take(Expense::mapped_bytes, size));
@@ -166,11 +235,13 @@ Result<void> ReceivedSlabs::learn_slab(std::uint32_t number, Fd& memory, Bytes s
 Result<void> ReceivedSlabs::learn_slabs(Received& received) {
   std::array<std::uint32_t, kMaxPacketFds> numbers{};
   std::memcpy(numbers.data(), received.packet.token.data(), sizeof numbers);
-  if (received.fds.empty() || received.fds.size() > numbers.size()) return unexpected_packet();
+  if (received.fds.empty() || received.fds.size() > numbers.size())
+    return unexpected_packet(received);
   for (std::size_t i = 0; i < received.fds.size(); ++i) {
     struct stat facts{};
     if (::fstat(received.fds[i].get(), &facts) != 0) return fail_errno("fstat");
-    if (facts.st_size <= 0) return unexpected_packet();
+    if (facts.st_size <= 0)
+      return fail(Code::peer_misbehaved, fmt::format("slab {} has no bytes", numbers[i]));
     GANTRY_TRY(learn_slab(numbers[i], received.fds[i], static_cast<Bytes>(facts.st_size)));
   }
   return {};
@@ -182,8 +253,11 @@ Result<void> ReceivedSlabs::drop(std::uint32_t number) {
   if (found == slabs_.end())
     return fail(Code::peer_misbehaved,
                 fmt::format("it dropped slab {}, which it never sent", number));
-  if (found->second.held.load(std::memory_order_acquire) != 0)  // [U]
-    return fail(Code::peer_misbehaved, "it dropped memory that is in use");
+  const unsigned held = found->second.held.load(std::memory_order_acquire);  // [U]
+  if (held != 0)
+    return fail(
+        Code::peer_misbehaved,
+        fmt::format("it dropped slab {}, memory that is in use by {} messages", number, held));
   slabs_.erase(found);
   return {};
 }

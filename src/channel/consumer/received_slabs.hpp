@@ -3,17 +3,52 @@
 
 #include <array>
 #include <atomic>
+#include <gantry/channel/status.hpp>
 #include <gantry/memory.hpp>
 #include <map>
 #include <memory>
+#include <span>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "channel/consumer/receive_quota.hpp"
-#include "channel/consumer/slab_registrations.hpp"
 #include "channel/wire/inheritance.hpp"
 #include "channel/wire/protocol.hpp"
 
 namespace gantry {
+
+/// A slab is registered whole, once, for reading: it is mapped read-only. A registrar that refuses
+/// it concerns nobody but those who ask for its keys. Dropped before the slab is unmapped.
+/// Threads: the receiving one makes them before any message in the slab is handed out; from then on
+/// they stay as they are, and any thread asks for keys.
+class SlabRegistrations {
+ public:
+  using Registrars = std::span<const std::shared_ptr<Registrar>>;
+
+  /// Of ConsumerOptions::registrars; `end` names the end. Error: `invalid_argument`.
+  [[nodiscard]] static Result<void> check(Registrars registrars, std::string_view end);
+
+  /// Registering makes the slab's pages on this process's account, so `quota` is asked first. What
+  /// this throws leaves nothing registered.
+  void make(const Region& slab, Registrars registrars, SenderQuota& quota);
+  [[nodiscard]] bool are_made() const noexcept { return !entries_.empty(); }
+
+  /// The key of the whole slab. Errors: why that registrar refused it; `invalid_argument` for one
+  /// that the consumer did not name, and in a fork()ed child.
+  [[nodiscard]] Result<DeviceKey> key_for(const Registrar& registrar) const;
+
+  /// Adds this slab to what is told of each registrar, in the order of make(). Once they are made.
+  void add_to(std::span<ReceivedRegistration> told) const;
+
+ private:
+  struct Entry {
+    const Registrar* registrar = nullptr;
+    Registration registration;
+    Error refusal;  // if there is no registration
+  };
+  SenderQuota::Charge charge_;  // of the slab's bytes, whether or not a registrar took it
+  std::vector<Entry> entries_;
+};
 
 /// Pages of 4 KiB, by number; costs what is in it, however large the slab claims to be.
 class PageSet {
@@ -34,6 +69,14 @@ class PageSet {
 /// A slab of the producer, mapped read-only.
 struct ReceivedSlab {
   explicit ReceivedSlab(Region mapped) : region(std::make_shared<Region>(std::move(mapped))) {}
+
+  /// For a message in it. The receiving thread, which alone unmaps. [U]
+  void hold() noexcept { held.fetch_add(1, std::memory_order_relaxed); }
+  /// All reads of that message are over. Any thread. [U]
+  void let_go() noexcept {
+    const unsigned before = held.fetch_sub(1, std::memory_order_release);
+    GANTRY_ASSERT(before != 0);
+  }
 
   std::shared_ptr<Region> region;
   SenderQuota::Charge place;                             // among the sender's slabs

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/assert.hpp"
 #include "base/event.hpp"
 #include "base/fork_error.hpp"
 #include "base/moved_from.hpp"
@@ -215,6 +216,7 @@ void Inbox::Impl::note_ring(Source& source) {
 }
 
 void Inbox::Impl::listen(Source& source, bool wanted) noexcept {
+  GANTRY_DEBUG_ASSERT(source.watched >= 0);
   epoll_event interest = interest_in(source.sender.id, wanted);
   ::epoll_ctl(watched_.get(), EPOLL_CTL_MOD, source.watched, &interest);
   source.muted = !wanted;
@@ -306,6 +308,7 @@ bool Inbox::Impl::take_newcomers() {
       if (on_departure_) on_departure_({sender, newcomer.why});
       continue;
     }
+    GANTRY_DEBUG_ASSERT(sources_.empty() || sources_.back().sender.id < sender.id);
     const auto watched = watch(newcomer, sender.id);
     sources_.push_back(
         {sender, newcomer.identity, std::move(newcomer.end), watched ? *watched : -1, false});
@@ -326,6 +329,7 @@ std::vector<Inbox::Impl::Source>::iterator Inbox::Impl::find(std::uint64_t id) {
 
 // Messages that are still held keep the end, and its place in the epoll, alive.
 void Inbox::Impl::forget(std::size_t index, Code why) {
+  GANTRY_ASSERT(index < sources_.size());
   Source& source = sources_[index];
   if (source.watched >= 0) ::epoll_ctl(watched_.get(), EPOLL_CTL_DEL, source.watched, nullptr);
   source.end->leave(why == Code::closed ? Code::peer_gone : why);  // it has ended, not this inbox

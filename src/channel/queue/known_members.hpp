@@ -3,6 +3,8 @@
 #include <gantry/channel/inbox.hpp>
 #include <unordered_map>
 
+#include "base/assert.hpp"
+
 namespace gantry {
 
 /// Who has said hello; its connection tells when it goes. Used by one thread.
@@ -16,6 +18,7 @@ class KnownMembers {
     if (member == 0 || known_.contains(member) || by_sender_.contains(sender.id)) return;
     by_sender_.emplace(sender.id, known);
     known_.emplace(member, known);
+    GANTRY_DEBUG_ASSERT(known_.size() == by_sender_.size());
     if (const auto early = early_.extract(member)) note_request(member, early.mapped());
   }
   /// Who that was; 0: it had not said hello.
@@ -23,6 +26,7 @@ class KnownMembers {
     const auto known = by_sender_.extract(sender.id);
     if (!known) return 0;
     known_.erase(known.mapped().member);
+    GANTRY_DEBUG_ASSERT(known_.size() == by_sender_.size());
     return known.mapped().member;
   }
   [[nodiscard]] Member member_of(const Sender& sender) const {

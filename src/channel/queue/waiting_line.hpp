@@ -1,9 +1,16 @@
 #pragma once  // channel/queue/waiting_line.hpp: members that wait for the same thing.
 
+#include <algorithm>
 #include <deque>
 #include <gantry/channel/request.hpp>
 
 namespace gantry {
+
+/// Answers without a payload, which takes no slot of the client's.
+[[nodiscard]] inline Result<void> answer(Request& request) {
+  constexpr std::byte kWord{};
+  return request.reply(ConstByteSpan(&kWord, 1));
+}
 
 /// Requests of members, first come, first served. Used by one thread.
 class WaitingLine {
@@ -19,10 +26,24 @@ class WaitingLine {
     line_.push_back({member, number, std::move(request)});
   }
   /// Refuses that request of the member's with `not_found`. False: it is not here any more.
-  bool leave(Member member, std::uint64_t number);
+  bool leave(Member member, std::uint64_t number) {
+    const auto found = std::ranges::find_if(line_, [&](const Waiting& waiting) {
+      return waiting.member == member && waiting.number == number;
+    });
+    if (found == line_.end()) return false;  // it has its answer
+    static_cast<void>(found->request.refuse({Code::not_found, "the line was left", {}}));
+    line_.erase(found);
+    return true;
+  }
   /// Tells all that what they waited for has come.
-  void answer_all();
-  void refuse_all(const Error& why);
+  void answer_all() {
+    for (Waiting& waiting : line_) static_cast<void>(answer(waiting.request));
+    line_.clear();
+  }
+  void refuse_all(const Error& why) {
+    for (Waiting& waiting : line_) static_cast<void>(waiting.request.refuse(why));
+    line_.clear();
+  }
   [[nodiscard]] std::deque<Waiting>& members() noexcept { return line_; }
   [[nodiscard]] bool is_empty() const noexcept { return line_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return line_.size(); }
@@ -30,8 +51,5 @@ class WaitingLine {
  private:
   std::deque<Waiting> line_;
 };
-
-/// Answers without a payload, which takes no slot of the client's.
-[[nodiscard]] Result<void> answer(Request& request);
 
 }  // namespace gantry

@@ -55,6 +55,12 @@ WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
   return item;
 }
 
+void WorkLedger::forget(const Item& item) noexcept {
+  if (!item.payload->is_copied()) return;
+  GANTRY_ASSERT(copied_ != 0);
+  --copied_;
+}
+
 void WorkLedger::acknowledge(Member member, std::uint64_t number) {
   const auto item = take(member, number);
   if (!item) return;
@@ -76,6 +82,7 @@ std::optional<WorkLedger::Item> WorkLedger::take(Member member, std::uint64_t nu
   if (hands == hands_.end()) return std::nullopt;
   auto held = hands->second.extract(number);
   if (!held) return std::nullopt;
+  GANTRY_ASSERT(in_hand_ != 0);
   --in_hand_;
   return std::move(held.mapped());
 }
@@ -87,8 +94,10 @@ void WorkLedger::take_back(Member member, std::uint64_t number) {
 void WorkLedger::not_delivered(Member member, std::uint64_t number) {
   auto item = take(member, number);
   if (!item) return;
+  GANTRY_ASSERT(item->tries != 0);
   if (--item->tries != 0) --redelivered_;
-  waiting_.insert(std::move(*item));
+  const bool is_new = waiting_.insert(std::move(*item)).second;
+  GANTRY_ASSERT(is_new);  // I1
 }
 
 void WorkLedger::failed(Member member, std::uint64_t number) {
@@ -108,6 +117,7 @@ void WorkLedger::not_read(Member member, std::uint64_t request) {
 void WorkLedger::take_all_back(Member member) {
   auto hands = hands_.extract(member);
   if (!hands) return;
+  GANTRY_ASSERT(hands.mapped().size() <= in_hand_);
   in_hand_ -= hands.mapped().size();
   for (auto& [number, item] : hands.mapped()) return_item(std::move(item));
 }

@@ -70,7 +70,7 @@ class WorkLedger {
   /// Out of the member's hands; nothing if it does not hold that item.
   [[nodiscard]] std::optional<Item> take(Member member, std::uint64_t number);
   void return_item(Item item);
-  void forget(const Item& item) noexcept { copied_ -= item.payload->is_copied() ? 1 : 0; }
+  void forget(const Item& item) noexcept;
 
   struct ByTurn {
     bool operator()(const Item& one, const Item& other) const noexcept {

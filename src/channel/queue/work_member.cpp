@@ -231,7 +231,11 @@ Result<WorkItem> WorkMember::Impl::open_item(Message message) {
   ItemHeader header;
   const Segment last = message.segment(message.segments() - 1);
   if (message.segments() < 2 || last.bytes.size() != sizeof header)
-    return fail(Code::peer_misbehaved, fmt::format("queue '{}': what came is no item", name_));
+    return fail(
+        Code::peer_misbehaved,
+        fmt::format("queue '{}': an item of {} segments whose last has {} bytes; at least 2 and {} "
+                    "are allowed",
+                    name_, message.segments(), last.bytes.size(), sizeof header));
   std::memcpy(&header, last.bytes.data(), sizeof header);
   WorkItem item;
   item.message_ = std::move(message);
@@ -298,7 +302,8 @@ Result<WorkQueueReport> WorkMember::report(Deadline deadline) {
     GANTRY_ASSIGN(const Message reply, impl_->ask(WorkQuestion::report, deadline));
     WorkQueueReport report;
     if (reply.bytes().size() != sizeof report)
-      return fail(Code::peer_misbehaved, "queue: what came is no report");
+      return fail(Code::peer_misbehaved, fmt::format("queue: a report of {} bytes; {} are allowed",
+                                                     reply.bytes().size(), sizeof report));
     std::memcpy(&report, reply.bytes().data(), sizeof report);
     return report;
   });
@@ -326,6 +331,51 @@ Result<void> WorkMember::wait_until_done(Deadline deadline) {
 }
 Result<int> WorkMember::event_descriptor() {
   return guarded_on(impl_, "WorkMember", [&] { return impl_->event_descriptor(); });
+}
+
+// ---- an item in hand -------------------------------------------------------------------------
+
+WorkItem::WorkItem() noexcept = default;
+WorkItem::WorkItem(WorkItem&& other) noexcept {
+  *this = std::move(other);
+}
+WorkItem& WorkItem::operator=(WorkItem&& other) noexcept {
+  if (this == &other) return *this;
+  give_back();
+  message_ = std::move(other.message_);
+  acknowledger_ = std::move(other.acknowledger_);
+  number_ = std::exchange(other.number_, 0);
+  tries_ = std::exchange(other.tries_, 0);
+  return *this;
+}
+WorkItem::~WorkItem() {
+  give_back();
+}
+
+void WorkItem::give_back() noexcept {
+  message_.release();  // first: whoever gets it next may need the room
+  if (acknowledger_ == nullptr) return;
+  static_cast<void>(guarded([&] { return acknowledger_->tell(ToQueue::given_back, number_); }));
+  acknowledger_.reset();
+}
+
+std::size_t WorkItem::segments() const noexcept {
+  return tries_ == 0 ? 0 : message_.segments() - 1;
+}
+
+Segment WorkItem::segment(std::size_t index) const& noexcept {
+  return index < segments() ? message_.segment(index) : Segment{};
+}
+
+Result<void> WorkItem::done() {
+  return guarded([&]() -> Result<void> {
+    const auto acknowledger = std::exchange(acknowledger_, nullptr);
+    if (acknowledger == nullptr)
+      return fail(Code::invalid_argument,
+                  fmt::format("item {} has been acknowledged, or is empty", number_),
+                  "call done() once, on items of a member that acknowledges by hand");
+    return acknowledger->tell(ToQueue::acknowledged, number_);
+  });
 }
 
 }  // namespace gantry

@@ -106,6 +106,7 @@ void WorkQuestions::note_put(Member member) {
 void WorkQuestions::take_place_back(Member member) {
   const auto granted = granted_.find(member);
   if (granted == granted_.end()) return;
+  GANTRY_ASSERT(granted_to_all_ != 0);
   --granted_to_all_;
   if (--granted->second == 0) granted_.erase(granted);
 }
@@ -120,7 +121,9 @@ void WorkQuestions::leave_place(Member member, std::uint64_t number, bool gave_u
 void WorkQuestions::note_departure(Member member) {
   left_.erase(member);
   const auto granted = granted_.extract(member);
-  if (granted) granted_to_all_ -= granted.mapped();
+  if (!granted) return;
+  GANTRY_ASSERT(granted.mapped() <= granted_to_all_);
+  granted_to_all_ -= granted.mapped();
 }
 
 void WorkQuestions::grant_places() {

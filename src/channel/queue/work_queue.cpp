@@ -11,8 +11,6 @@
 #include "base/worker_thread.hpp"
 #include "channel/inbox/inbox.hpp"
 #include "channel/queue/known_members.hpp"
-#include "channel/queue/lost_items.hpp"
-#include "channel/queue/queue_options.hpp"
 #include "channel/queue/queue_protocol.hpp"
 #include "channel/queue/waiting_line.hpp"
 #include "channel/queue/work_ledger.hpp"
@@ -29,6 +27,50 @@ Result<bool> nothing_or(Error error) {
   if (error.code == Code::timed_out || error.code == Code::interrupted) return false;
   return tl::unexpected(std::move(error));
 }
+
+Result<void> check_queue(std::string_view name, const WorkQueueOptions& options) {
+  constexpr std::size_t kMostName = 60;
+  if (name.size() > kMostName)
+    return fail(Code::invalid_argument,
+                fmt::format("queue '{}': its name has {} characters", name, name.size()),
+                fmt::format("use at most {}", kMostName));
+  GANTRY_TRY(check_channel_name(name));  // before a second name is made of it
+  if (const unsigned slots = options.replies.slots; slots == 0 || slots > PayloadOptions::kMaxSlots)
+    return fail(Code::invalid_argument, fmt::format("queue '{}': {} slots", name, slots),
+                fmt::format("use 1 to {}", PayloadOptions::kMaxSlots));
+  if (options.replies.as)
+    return fail(
+        Code::invalid_argument,
+        fmt::format("queue '{}': replies.as is {}, but items are handed on as they were put", name,
+                    options.replies.as->text()),
+        "set WorkMemberOptions::as of those who put: it converts in their copy");
+  return {};
+}
+
+/// What was put by members that the queue hung up on. put() had returned, so whoever waits for all
+/// items has to hear of it; once.
+class LostItems {
+ public:
+  /// False: that member went by itself, and what it had put was taken in.
+  bool note(std::string_view queue, const Departure& departure) {
+    const Error& why = departure.why;
+    if (why.code == Code::closed || why.code == Code::peer_gone) return false;
+    if (!untold_)
+      untold_ = Error{why.code,
+                      fmt::format("queue '{}': what process {} had put is lost: {}", queue,
+                                  departure.sender.pid, why.message),
+                      why.hint};
+    return true;
+  }
+  Result<void> tell() {
+    if (auto untold = std::exchange(untold_, std::nullopt))
+      return tl::unexpected(*std::move(untold));
+    return {};
+  }
+
+ private:
+  std::optional<Error> untold_;
+};
 
 }  // namespace
 

@@ -8,6 +8,7 @@
 
 #include "base/event.hpp"
 #include "base/fork_error.hpp"
+#include "base/moved_from.hpp"
 
 namespace gantry {
 namespace {
@@ -29,7 +30,10 @@ constexpr std::size_t kMostTaken = 256;  // replies at a time: more than any rin
 Error read_refusal(ConstByteSpan bytes) {
   Refusal refusal;
   if (bytes.size() < sizeof refusal)
-    return {Code::peer_misbehaved, "the server refused without a reason", ""};
+    return {Code::peer_misbehaved,
+            fmt::format("the server refused in {} bytes; a reason has at least {}", bytes.size(),
+                        sizeof refusal),
+            ""};
   std::memcpy(&refusal, bytes.data(), sizeof refusal);
   const ConstByteSpan text = bytes.subspan(sizeof refusal);
   Error error;
@@ -312,6 +316,141 @@ void ClientLink::set_timer() noexcept {
     at.it_value.tv_nsec = left.count() % 1'000'000'000;
   }
   ::timerfd_settime(timer_.get(), 0, &at, nullptr);
+}
+
+// ---- the handles -----------------------------------------------------------------------------
+
+// ---- a call in flight ----------------------------------------------------------------------
+
+PendingReply::PendingReply() noexcept = default;
+PendingReply::PendingReply(PendingReply&&) noexcept = default;
+PendingReply& PendingReply::operator=(PendingReply&& other) noexcept {
+  std::swap(link_, other.link_);
+  std::swap(correlation_, other.correlation_);
+  return *this;
+}
+PendingReply::~PendingReply() {
+  cancel();
+}
+
+Result<Message> PendingReply::wait(Deadline deadline) {
+  return guarded([&]() -> Result<Message> {
+    if (!link_) return fail(Code::invalid_argument, "an empty PendingReply");
+    return link_->wait(correlation_, deadline);
+  });
+}
+bool PendingReply::is_over() const noexcept {
+  return !link_ || link_->is_over(correlation_);
+}
+void PendingReply::cancel() noexcept {
+  if (link_) link_->cancel(correlation_);
+}
+Result<int> PendingReply::event_descriptor() {
+  return guarded([&]() -> Result<int> {
+    if (!link_) return fail(Code::invalid_argument, "an empty PendingReply");
+    return link_->event_descriptor();
+  });
+}
+void PendingReply::note_woken() noexcept {
+  if (link_) link_->note_woken();
+}
+
+// ---- the client ----------------------------------------------------------------------------
+
+Client::Client(std::shared_ptr<ClientLink> link) noexcept : link_(std::move(link)) {}
+Client::Client(Client&&) noexcept = default;
+Client& Client::operator=(Client&& other) noexcept {
+  std::swap(link_, other.link_);
+  return *this;
+}
+Client::~Client() {
+  if (link_) link_->hang_up();
+}
+
+Result<Client> Client::connect(std::string_view name, const ClientOptions& options,
+                               std::shared_ptr<Engine> engine, Deadline deadline) {
+  return guarded([&]() -> Result<Client> {
+    GANTRY_ASSIGN(auto link, ClientLink::make(name, options, std::move(engine), deadline));
+    return Client(std::move(link));
+  });
+}
+
+Result<void> Client::reconnect(Deadline deadline) {
+  return guarded_on(link_, "Client", [&]() -> Result<void> {
+    GANTRY_TRY(link_->check_process());
+    GANTRY_ASSIGN(auto next, link_->again(deadline));
+    link_->hang_up();
+    link_ = std::move(next);
+    return {};
+  });
+}
+
+void Client::attach(std::shared_ptr<detail::FarSide> far_side) {
+  link_->attach(std::move(far_side));
+}
+
+Result<void> Client::check() {
+  return guarded_on(link_, "Client", [&] { return link_->check(); });
+}
+
+Result<PendingReply> Client::call_async(ConstByteSpan payload, const CallOptions& options) {
+  return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
+    GANTRY_ASSIGN(const std::uint64_t correlation,
+                  link_->begin(options, [&](const SendOptions& sending) {
+                    return link_->requests().send(payload, sending);
+                  }));
+    PendingReply pending;
+    pending.link_ = link_;
+    pending.correlation_ = correlation;
+    return pending;
+  });
+}
+
+Result<PendingReply> Client::call_async(Draft draft, const CallOptions& options) {
+  return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
+    GANTRY_ASSIGN(const std::uint64_t correlation,
+                  link_->begin(options, [&](const SendOptions& sending) {
+                    return link_->requests().send(std::move(draft.parts()), sending);
+                  }));
+    PendingReply pending;
+    pending.link_ = link_;
+    pending.correlation_ = correlation;
+    return pending;
+  });
+}
+
+Result<Loan> Client::loan(Bytes size, Deadline deadline) {
+  return guarded_on(link_, "Client", [&] { return link_->loan(size, deadline); });
+}
+
+Result<PendingReply> Client::call_async(Loan loan, const CallOptions& options) {
+  return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
+    GANTRY_ASSIGN(const std::uint64_t correlation,
+                  link_->begin(options, [&](const SendOptions& sending) {
+                    return link_->requests().publish(std::move(loan), sending);
+                  }));
+    PendingReply pending;
+    pending.link_ = link_;
+    pending.correlation_ = correlation;
+    return pending;
+  });
+}
+
+Result<Message> Client::call(ConstByteSpan payload, const CallOptions& options) {
+  return guarded([&]() -> Result<Message> {
+    GANTRY_ASSIGN(PendingReply pending, call_async(payload, options));
+    return pending.wait();
+  });
+}
+Result<Message> Client::call(Draft draft, const CallOptions& options) {
+  return guarded([&]() -> Result<Message> {
+    GANTRY_ASSIGN(PendingReply pending, call_async(std::move(draft), options));
+    return pending.wait();
+  });
+}
+
+Result<int> Client::event_descriptor() {
+  return guarded_on(link_, "Client", [&] { return link_->event_descriptor(); });
 }
 
 }  // namespace gantry

@@ -3,10 +3,10 @@
 #include <gantry/channel/request.hpp>
 #include <map>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "channel/inbox/inbox.hpp"
 #include "channel/producer/producer.hpp"
-#include "channel/rpc/option_parts.hpp"
 #include "channel/rpc/rpc_kind.hpp"
 #include "channel/wire/step.hpp"
 
@@ -109,7 +109,8 @@ Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
   if (Result<void> sent = send(sending); !sent)
     return tl::unexpected(not_sent(std::move(sent).error()));
   GANTRY_STEP(call_sent);
-  calls_.emplace(last_, Call{options.deadline, {}, false});
+  const bool is_new = calls_.emplace(last_, Call{options.deadline, {}, false}).second;
+  GANTRY_ASSERT(is_new);  // I1
   GANTRY_STEP(call_noted);
   return last_;
 }

@@ -1,6 +1,7 @@
 #pragma once  // channel/rpc/rpc_kind.hpp: the messages between a client and its server.
 
 #include <gantry/channel/message.hpp>
+#include <gantry/channel/options.hpp>
 
 namespace gantry {
 
@@ -20,5 +21,22 @@ struct Refusal {
 };
 
 inline constexpr std::size_t kMaxRefusalText = 1024;
+
+// ---- options that an end made of two ends hands to each of them ------------------------------
+
+[[nodiscard]] inline EndOptions end_part(const EndOptions& all) {
+  return all;
+}
+/// Without `as`, which is of the user's payloads alone: what the ends say to each other besides
+/// travels as it is. Each send of a payload names it.
+[[nodiscard]] inline PayloadOptions payload_part(const PayloadOptions& all) {
+  PayloadOptions part = all;
+  part.as.reset();
+  return part;
+}
+/// Of such a send: SendOptions::as. Lives as long as `all`.
+[[nodiscard]] inline const As* wish_of(const PayloadOptions& all) noexcept {
+  return all.as ? &*all.as : nullptr;
+}
 
 }  // namespace gantry

@@ -11,19 +11,10 @@
 namespace gantry {
 
 std::string_view to_string(ProcessState state) noexcept {
-  switch (state) {
-    case ProcessState::unknown:
-      return "unknown";
-    case ProcessState::running:
-      return "running";
-    case ProcessState::stopped:
-      return "stopped";
-    case ProcessState::zombie:
-      return "zombie";
-    case ProcessState::gone:
-      return "gone";
-  }
-  return "?";
+  static constexpr std::array<std::string_view, 5> kNames{"unknown", "running", "stopped", "zombie",
+                                                          "gone"};
+  const auto at = static_cast<std::size_t>(state);
+  return at < kNames.size() ? kNames[at] : "?";
 }
 
 // proc(5): "pid (comm) state ..."; comm may hold anything, so the last parenthesis counts.

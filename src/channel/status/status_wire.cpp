@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "base/assert.hpp"
 #include "channel/wire/format.hpp"
 
 namespace gantry {
@@ -12,18 +13,37 @@ namespace {
 constexpr std::uint64_t kStatusMagic = 0x33544154'53544e47;  // "GNTSTAT3"
 constexpr std::uint64_t kInboxMagic = 0x34584f42'4e544e47;   // "GNTNBOX4"
 
-class Writer {
+/// Writes the fields that visit_fields() names. A number takes 8 bytes.
+class WireWriter {
  public:
-  void number(std::uint64_t value) {
-    const auto* const bytes = reinterpret_cast<const std::byte*>(&value);
-    out_.insert(out_.end(), bytes, bytes + sizeof value);
+  template <class Status>
+  using Of = const Status;
+
+  template <class Number>
+  void number(Number value, std::uint64_t /*most*/ = 0) {
+    const auto wide = static_cast<std::uint64_t>(value);
+    const auto* const bytes = reinterpret_cast<const std::byte*>(&wide);
+    out_.insert(out_.end(), bytes, bytes + sizeof wide);
   }
-  void time(std::chrono::nanoseconds value) { number(static_cast<std::uint64_t>(value.count())); }
+  template <class Enumeration>
+  void choice(Enumeration value, Enumeration /*last*/) {
+    number(value);
+  }
+  void flag(bool value) { number(value); }
+  void flags(bool first, bool second) { number((first ? 1u : 0u) | (second ? 2u : 0u)); }
+  void time(std::chrono::nanoseconds value) { number(value.count()); }
   void text(std::string_view value) {
     value = value.substr(0, kMaxStatusText);
     number(value.size());
     const auto* const bytes = reinterpret_cast<const std::byte*>(value.data());
     out_.insert(out_.end(), bytes, bytes + value.size());
+  }
+  void name(std::string_view value) { text(value.substr(0, EndName::kMostBytes)); }
+  template <class Status>
+  void list(const std::vector<Status>& all, std::size_t most) {
+    const auto listed = std::span(all).first(std::min(all.size(), most));
+    number(listed.size());
+    for (const Status& one : listed) visit_fields(*this, one);
   }
   [[nodiscard]] std::vector<std::byte> take() { return std::move(out_); }
 
@@ -31,313 +51,228 @@ class Writer {
   std::vector<std::byte> out_;
 };
 
-/// After the first impossible value everything reads as 0, and failed() says so.
-class ConsumerState {
+/// Reads them. After the first impossible value everything reads as 0, and check() says which.
+class WireReader {
  public:
-  explicit ConsumerState(ConstByteSpan bytes) noexcept : rest_(bytes) {}
+  template <class Status>
+  using Of = Status;
 
-  std::uint64_t number(std::uint64_t most = ~std::uint64_t{0}) {
-    std::uint64_t value = 0;
-    if (rest_.size() < sizeof value) return refuse();
-    std::memcpy(&value, rest_.data(), sizeof value);
-    rest_ = rest_.subspan(sizeof value);
-    return value <= most ? value : refuse();
-  }
+  explicit WireReader(ConstByteSpan bytes) noexcept : all_(bytes), rest_(bytes) {}
+
   template <class Number>
-  void into(Number& to, std::uint64_t most = std::numeric_limits<Number>::max()) {
-    to = static_cast<Number>(number(most));
+  void number(Number& to, std::uint64_t most = std::numeric_limits<Number>::max()) {
+    to = static_cast<Number>(word(most));
   }
   template <class Enumeration>
   void choice(Enumeration& to, Enumeration last) {
-    to = static_cast<Enumeration>(number(static_cast<std::uint64_t>(last)));
+    to = static_cast<Enumeration>(word(static_cast<std::uint64_t>(last)));
   }
-  void policy(SlowConsumer& to) {
-    const auto read = static_cast<SlowConsumer>(number(0xff));
-    if (to_string(read) == "?")
-      refuse();
-    else
-      to = read;
+  void flag(bool& to) { to = word(1) != 0; }
+  void flags(bool& first, bool& second) {
+    const std::uint64_t both = word(3);
+    first = (both & 1) != 0;
+    second = (both & 2) != 0;
   }
-  void flag(bool& to) { to = number(1) != 0; }
   void time(std::chrono::nanoseconds& to) {
     to = std::chrono::nanoseconds(
-        static_cast<std::int64_t>(number(std::numeric_limits<std::int64_t>::max())));
+        static_cast<std::int64_t>(word(std::numeric_limits<std::int64_t>::max())));
   }
   void text(std::string& to) {
-    const auto size = static_cast<std::size_t>(number(kMaxStatusText));
-    if (size > rest_.size()) {
-      refuse();
-      return;
-    }
+    const auto size = static_cast<std::size_t>(word(std::min(kMaxStatusText, after_word())));
     to.assign(reinterpret_cast<const char*>(rest_.data()), size);
     rest_ = rest_.subspan(size);
     // It goes to somebody's terminal.
     std::ranges::replace_if(
         to, [](unsigned char c) { return (c < 0x20 && c != '\n') || c >= 0x7f; }, '?');
   }
-  [[nodiscard]] bool failed() const noexcept { return failed_; }
-  [[nodiscard]] bool at_end() const noexcept { return rest_.empty(); }
+  void name(std::string& to) {
+    text(to);
+    to.resize(std::min(to.size(), EndName::kMostBytes));
+    std::ranges::replace(to, '\n', '?');
+  }
+  template <class Status>
+  void list(std::vector<Status>& all, std::size_t most) {
+    for (std::uint64_t left = word(most); left > 0 && wrong_.empty(); --left)
+      visit_fields(*this, all.emplace_back());
+  }
+  /// Needs to be asked last. Error: `peer_misbehaved`.
+  [[nodiscard]] Result<void> check() const {
+    if (!wrong_.empty()) return fail(Code::peer_misbehaved, wrong_);
+    if (rest_.empty()) return {};
+    return fail(Code::peer_misbehaved,
+                fmt::format("its answer has {} bytes; {} of them are its fields", all_.size(),
+                            all_.size() - rest_.size()));
+  }
 
  private:
-  std::uint64_t refuse() noexcept {
-    failed_ = true;
-    rest_ = {};
+  static constexpr std::size_t kWord = sizeof(std::uint64_t);
+
+  [[nodiscard]] std::size_t after_word() const noexcept {
+    return rest_.size() - std::min(rest_.size(), kWord);
+  }
+  std::uint64_t word(std::uint64_t most) {
+    const std::size_t at = all_.size() - rest_.size();
+    if (rest_.size() < kWord) return refuse(fmt::format("its answer ends in a number at {}", at));
+    std::uint64_t value = 0;
+    std::memcpy(&value, rest_.data(), kWord);
+    rest_ = rest_.subspan(kWord);
+    if (value <= most) return value;
+    return refuse(
+        fmt::format("its answer has {} at byte {}, where at most {} is allowed", value, at, most));
+  }
+  std::uint64_t refuse(std::string wrong) {
+    if (wrong_.empty()) wrong_ = std::move(wrong);
+    rest_ = rest_.last(0);
     return 0;
   }
+
+  ConstByteSpan all_;
   ConstByteSpan rest_;
-  bool failed_ = false;
+  std::string wrong_;
 };
 
-// ---- metrics -------------------------------------------------------------------------------
+// ---- the fields, in the order in which they go over the wire ---------------------------------
 
-void write(Writer& out, const MetricsReport& report) {
-  out.number((report.opened ? 1u : 0u) | (report.connected ? 2u : 0u));
-  for (const std::uint64_t value : {report.messages, report.bytes}) out.number(value);
-  for (const std::uint64_t value : report.copies) out.number(value);
-  for (const std::uint64_t value : report.copied_bytes) out.number(value);
-  for (const std::uint64_t value :
-       {report.copy_ns, report.cpu_ns, report.wait_ns, report.handoff_p50_ns, report.handoff_p99_ns,
-        report.handoff_p999_ns, report.handoff_total_ns, report.idle_ns})
-    out.number(value);
-}
-
-void read(ConsumerState& in, MetricsReport& report) {
-  const std::uint64_t flags = in.number(3);
-  report.opened = (flags & 1) != 0;
-  report.connected = (flags & 2) != 0;
-  for (std::uint64_t* value : {&report.messages, &report.bytes}) in.into(*value);
-  for (std::uint64_t& value : report.copies) in.into(value);
-  for (std::uint64_t& value : report.copied_bytes) in.into(value);
-  for (std::uint64_t* value :
+template <class Wire>
+void visit_fields(Wire& wire, typename Wire::template Of<MetricsReport>& report) {
+  wire.flags(report.opened, report.connected);
+  for (auto* value : {&report.messages, &report.bytes}) wire.number(*value);
+  for (auto& value : report.copies) wire.number(value);
+  for (auto& value : report.copied_bytes) wire.number(value);
+  for (auto* value :
        {&report.copy_ns, &report.cpu_ns, &report.wait_ns, &report.handoff_p50_ns,
         &report.handoff_p99_ns, &report.handoff_p999_ns, &report.handoff_total_ns, &report.idle_ns})
-    in.into(*value);
+    wire.number(*value);
 }
 
-// ---- names ---------------------------------------------------------------------------------
-
-void write(Writer& out, const EndName& name) {
-  for (const std::string* text : {&name.host, &name.command, &name.stage})
-    out.text(std::string_view(*text).substr(0, EndName::kMostBytes));
-  out.number(name.replica);
-  out.number(name.replicas);
+template <class Wire>
+void visit_fields(Wire& wire, typename Wire::template Of<EndName>& name) {
+  for (auto* text : {&name.host, &name.command, &name.stage}) wire.name(*text);
+  wire.number(name.replica);
+  wire.number(name.replicas);
 }
 
-void read(ConsumerState& in, EndName& name) {
-  for (std::string* text : {&name.host, &name.command, &name.stage}) {
-    in.text(*text);
-    text->resize(std::min(text->size(), EndName::kMostBytes));
-    std::ranges::replace(*text, '\n', '?');
-  }
-  in.into(name.replica);
-  in.into(name.replicas);
+template <class Wire>
+void visit_fields(Wire& wire, typename Wire::template Of<HeldSlot>& slot) {
+  wire.number(slot.message);
+  wire.number(slot.bytes);
+  wire.time(slot.age);
+  wire.flag(slot.taken);
 }
 
-// ---- consumers -------------------------------------------------------------------------------
-
-void write(Writer& out, const ConsumerStatus& consumer) {
-  out.number(static_cast<std::uint64_t>(consumer.pid));
-  write(out, consumer.who);
-  out.number(consumer.uid);
-  out.number(static_cast<std::uint64_t>(consumer.policy));
-  out.number(consumer.depth);
-  out.number(consumer.unread);
-  out.number(consumer.dropped);
-  out.number((consumer.is_cut ? 1u : 0u) | (consumer.holds_up ? 2u : 0u));
-  out.time(consumer.joined);
-  out.time(consumer.idle);
-  out.number(consumer.held.size());
-  for (const HeldSlot& slot : consumer.held) {
-    out.number(slot.message);
-    out.number(slot.bytes);
-    out.time(slot.age);
-    out.number(slot.taken ? 1 : 0);
-  }
-  write(out, consumer.metrics);
-  for (const std::uint64_t count : consumer.handoffs) out.number(count);
+template <class Wire>
+void visit_fields(Wire& wire, typename Wire::template Of<ConsumerStatus>& consumer) {
+  wire.number(consumer.pid);
+  visit_fields(wire, consumer.who);
+  wire.number(consumer.uid);
+  wire.choice(consumer.policy, SlowConsumer::drop_oldest);
+  wire.number(consumer.depth);
+  wire.number(consumer.unread);
+  wire.number(consumer.dropped);
+  wire.flags(consumer.is_cut, consumer.holds_up);
+  wire.time(consumer.joined);
+  wire.time(consumer.idle);
+  wire.list(consumer.held, kMaxSlots);
+  visit_fields(wire, consumer.metrics);
+  for (auto& count : consumer.handoffs) wire.number(count);
 }
 
-void read(ConsumerState& in, ConsumerStatus& consumer) {
-  in.into(consumer.pid);
-  read(in, consumer.who);
-  in.into(consumer.uid);
-  in.policy(consumer.policy);
-  in.into(consumer.depth);
-  in.into(consumer.unread);
-  in.into(consumer.dropped);
-  const std::uint64_t flags = in.number(3);
-  consumer.is_cut = (flags & 1) != 0;
-  consumer.holds_up = (flags & 2) != 0;
-  in.time(consumer.joined);
-  in.time(consumer.idle);
-  for (std::uint64_t left = in.number(kMaxSlots); left > 0 && !in.failed(); --left) {
-    HeldSlot& slot = consumer.held.emplace_back();
-    in.into(slot.message);
-    in.into(slot.bytes);
-    in.time(slot.age);
-    in.flag(slot.taken);
-  }
-  read(in, consumer.metrics);
-  for (std::uint64_t& count : consumer.handoffs) in.into(count);
+template <class Wire>
+void visit_fields(Wire& wire, typename Wire::template Of<DepartedStatus>& one) {
+  wire.number(one.pid);
+  visit_fields(wire, one.who);
+  wire.number(one.messages);
+  wire.number(one.bytes);
+  wire.time(one.age);
 }
 
-void write(Writer& out, const DepartedStatus& one) {
-  out.number(static_cast<std::uint64_t>(one.pid));
-  write(out, one.who);
-  out.number(one.messages);
-  out.number(one.bytes);
-  out.time(one.age);
+template <class Wire>
+void visit_fields(Wire& wire, typename Wire::template Of<SenderStatus>& one) {
+  wire.number(one.pid);
+  visit_fields(wire, one.who);
+  wire.number(one.uid);
+  wire.time(one.joined);
+  wire.time(one.idle);
+  wire.number(one.messages);
+  wire.number(one.bytes);
+  wire.number(one.credits);
+  wire.number(one.unread);
+  wire.number(one.held);
+  wire.flag(one.waits);
 }
 
-void read(ConsumerState& in, DepartedStatus& one) {
-  in.into(one.pid);
-  read(in, one.who);
-  in.into(one.messages);
-  in.into(one.bytes);
-  in.time(one.age);
+template <class Wire>
+void visit_fields(Wire& wire, typename Wire::template Of<PathStatus>& path) {
+  wire.number(path.bytes);
+  wire.number(path.moved);
+  wire.choice(path.mode, SendMode::immutable);
+  wire.choice(path.engine, static_cast<CopyEngine>(kCopyEngines - 1));
+  wire.choice(path.cache, CacheUse::streaming);
+  wire.text(path.why);
 }
 
-// ---- the channel ---------------------------------------------------------------------------
-
-void write_totals(Writer& out, const ChannelStatus& status) {
-  write(out, status.producer_who);
-  out.time(status.age);
-  out.number(static_cast<std::uint64_t>(status.mode));
-  out.number(status.ended ? 1 : 0);
-  for (const std::uint64_t value :
-       {std::uint64_t{status.slots}, std::uint64_t{status.slots_held},
-        std::uint64_t{status.slots_charged}, std::uint64_t{status.slots_sending},
-        std::uint64_t{status.consumers_limit}, std::uint64_t{status.history_limit},
-        std::uint64_t{status.history}})
-    out.number(value);
-  for (const std::uint64_t value :
-       {status.bytes_in_flight, status.bytes_charged, status.backlog, status.slab_bytes,
-        status.live_bytes, status.budget_bytes, status.peak_bytes, status.registrations,
-        status.refused_registrations})
-    out.number(value);
-  out.text(status.engine);
-  out.number(status.path.bytes);
-  out.number(status.path.moved);
-  out.number(static_cast<std::uint64_t>(status.path.mode));
-  out.number(static_cast<std::uint64_t>(status.path.engine));
-  out.number(static_cast<std::uint64_t>(status.path.cache));
-  out.text(status.path.why);
-}
-
-void read_totals(ConsumerState& in, ChannelStatus& status) {
-  read(in, status.producer_who);
-  in.time(status.age);
-  in.choice(status.mode, SendMode::immutable);
-  in.flag(status.ended);
-  for (unsigned* value :
+template <class Wire>
+void visit_fields(Wire& wire, typename Wire::template Of<ChannelStatus>& status) {
+  visit_fields(wire, status.producer_who);
+  wire.time(status.age);
+  wire.choice(status.mode, SendMode::immutable);
+  wire.flag(status.ended);
+  for (auto* value :
        {&status.slots, &status.slots_held, &status.slots_charged, &status.slots_sending,
         &status.consumers_limit, &status.history_limit, &status.history})
-    in.into(*value);
-  for (std::uint64_t* value :
-       {&status.bytes_in_flight, &status.bytes_charged, &status.backlog, &status.slab_bytes,
-        &status.live_bytes, &status.budget_bytes, &status.peak_bytes, &status.registrations,
-        &status.refused_registrations})
-    in.into(*value);
-  in.text(status.engine);
-  in.into(status.path.bytes);
-  in.into(status.path.moved);
-  in.choice(status.path.mode, SendMode::immutable);
-  in.choice(status.path.engine, static_cast<CopyEngine>(kCopyEngines - 1));
-  in.choice(status.path.cache, CacheUse::streaming);
-  in.text(status.path.why);
+    wire.number(*value);
+  for (auto* value : {&status.bytes_in_flight, &status.bytes_charged, &status.backlog,
+                      &status.slab_bytes, &status.live_bytes, &status.budget_bytes,
+                      &status.peak_bytes, &status.registrations, &status.refused_registrations})
+    wire.number(*value);
+  wire.text(status.engine);
+  visit_fields(wire, status.path);
+  visit_fields(wire, status.producer);
+  wire.list(status.consumers, kMaxConsumers);
+  wire.list(status.departed, kMaxDeparted);
 }
 
-// ---- an inbox ------------------------------------------------------------------------------
-
-std::vector<std::byte> encode_inbox(const ChannelStatus& status) {
-  Writer out;
-  out.number(kInboxMagic);
-  out.number(status.is_server ? 1 : 0);
-  out.time(status.age);
-  out.number(status.senders_limit);
-  write(out, status.producer);
-  write(out, status.consumers.at(0).who);
-  for (const std::uint64_t count : status.consumers.at(0).handoffs) out.number(count);
-  const std::size_t senders = std::min(status.senders.size(), kMaxSendersTold);
-  out.number(senders);
-  for (std::size_t i = 0; i < senders; ++i) {
-    const SenderStatus& one = status.senders[i];
-    out.number(static_cast<std::uint64_t>(one.pid));
-    write(out, one.who);
-    out.number(one.uid);
-    out.time(one.joined);
-    out.time(one.idle);
-    out.number(one.messages);
-    out.number(one.bytes);
-    out.number(one.credits);
-    out.number(one.unread);
-    out.number(one.held);
-    out.number(one.waits ? 1 : 0);
-  }
-  return out.take();
-}
-
-void read_inbox(ConsumerState& in, ChannelStatus& status) {
-  status.is_inbox = true;
-  in.flag(status.is_server);
-  in.time(status.age);
-  in.into(status.senders_limit);
-  read(in, status.producer);
-  ConsumerStatus& receiver = status.consumers.emplace_back();
-  read(in, receiver.who);
-  for (std::uint64_t& count : receiver.handoffs) in.into(count);
-  for (std::uint64_t left = in.number(kMaxSendersTold); left > 0 && !in.failed(); --left) {
-    SenderStatus& one = status.senders.emplace_back();
-    in.into(one.pid);
-    read(in, one.who);
-    in.into(one.uid);
-    in.time(one.joined);
-    in.time(one.idle);
-    in.into(one.messages);
-    in.into(one.bytes);
-    in.into(one.credits);
-    in.into(one.unread);
-    in.into(one.held);
-    in.flag(one.waits);
-  }
-}
-
-void read_channel(ConsumerState& in, ChannelStatus& status) {
-  read_totals(in, status);
-  read(in, status.producer);
-  for (std::uint64_t left = in.number(kMaxConsumers); left > 0 && !in.failed(); --left)
-    read(in, status.consumers.emplace_back());
-  for (std::uint64_t left = in.number(kMaxDeparted); left > 0 && !in.failed(); --left)
-    read(in, status.departed.emplace_back());
+/// `receiver`: its one consumer.
+template <class Wire>
+void visit_inbox(Wire& wire, typename Wire::template Of<ChannelStatus>& status,
+                 typename Wire::template Of<ConsumerStatus>& receiver) {
+  wire.flag(status.is_server);
+  wire.time(status.age);
+  wire.number(status.senders_limit);
+  visit_fields(wire, status.producer);
+  visit_fields(wire, receiver.who);
+  for (auto& count : receiver.handoffs) wire.number(count);
+  wire.list(status.senders, kMaxSendersTold);
 }
 
 }  // namespace
 
 std::vector<std::byte> encode_status(const ChannelStatus& status) {
-  if (status.is_inbox) return encode_inbox(status);
-  Writer out;
-  out.number(kStatusMagic);
-  write_totals(out, status);
-  write(out, status.producer);
-  out.number(status.consumers.size());
-  for (const ConsumerStatus& consumer : status.consumers) write(out, consumer);
-  const std::size_t departed = std::min(status.departed.size(), kMaxDeparted);
-  out.number(departed);
-  for (std::size_t i = 0; i < departed; ++i) write(out, status.departed[i]);
+  WireWriter out;
+  out.number(status.is_inbox ? kInboxMagic : kStatusMagic);
+  if (status.is_inbox)
+    visit_inbox(out, status, status.consumers.at(0));
+  else
+    visit_fields(out, status);
   return out.take();
 }
 
 Result<void> decode_status(ConstByteSpan bytes, ChannelStatus& status) {
-  ConsumerState in(bytes);
-  const std::uint64_t magic = in.number();
-  if (magic == kInboxMagic)
-    read_inbox(in, status);
-  else if (magic == kStatusMagic)
-    read_channel(in, status);
-  else
-    return fail(Code::peer_misbehaved, "its answer is no status");
-  if (in.failed() || !in.at_end()) return fail(Code::peer_misbehaved, "its answer is malformed");
-  return {};
+  WireReader in(bytes);
+  std::uint64_t magic = 0;
+  in.number(magic);
+  if (magic == kInboxMagic) {
+    status.is_inbox = true;
+    visit_inbox(in, status, status.consumers.emplace_back());
+  } else if (magic == kStatusMagic) {
+    visit_fields(in, status);
+  } else {
+    return fail(Code::peer_misbehaved,
+                fmt::format("its answer begins with {:#x}, neither a channel's {:#x} nor an "
+                            "inbox's {:#x}",
+                            magic, kStatusMagic, kInboxMagic));
+  }
+  return in.check();
 }
 
 // ---- packets -------------------------------------------------------------------------------
@@ -372,7 +307,8 @@ Result<bool> StatusReceiver::begin(int socket) {
   GANTRY_ASSIGN(const Received answer, expect(std::move(received), PacketKind::status, 0));
   if (answer.packet.bytes == 0 || answer.packet.bytes > kMaxStatusBytes)
     return fail(Code::peer_misbehaved,
-                fmt::format("it announces an answer of {} bytes", answer.packet.bytes));
+                fmt::format("it announces an answer of {} bytes; 1 to {} are allowed",
+                            answer.packet.bytes, kMaxStatusBytes));
   wanted_ = answer.packet.bytes;
   begun_ = true;
   return false;
@@ -381,6 +317,7 @@ Result<bool> StatusReceiver::begin(int socket) {
 Result<bool> StatusReceiver::take_in(int socket) {
   if (!begun_) return begin(socket);
   const Bytes before = bytes_.size();
+  GANTRY_ASSERT(before < wanted_);
   bytes_.resize(before + std::min(wanted_ - before, kStatusPacketBytes));
   auto packet = receive_packet(socket, std::span(bytes_).subspan(before), Deadline::now());
   bytes_.resize(before + (packet ? packet->size : 0));

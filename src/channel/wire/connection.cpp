@@ -53,7 +53,8 @@ Result<void> send_control_end(int send_fd, int theirs) {
 // Nothing is ever read from it, so it is made deaf.
 Result<ReceivedFd> adopt_control_end(ReceivedFd end, const PeerIdentity& whom) {
   if (!is_unix_socket(end.get(), SOCK_SEQPACKET) || !is_connected(end.get()))
-    return fail(Code::peer_misbehaved, "what was given as a control connection is none");
+    return fail(Code::peer_misbehaved,
+                "the descriptor of a control connection is not a connected SOCK_SEQPACKET socket");
   GANTRY_ASSIGN(const PeerIdentity maker, peer_of(end.get()));
   if (!maker.is_same(whom))
     return fail(

@@ -80,7 +80,11 @@ Result<Received> receive_wire(int socket, Deadline deadline) {
     return received;
   }
   if (raw.size != sizeof(WirePacket) || received.packet.magic != WirePacket::kMagic)
-    return fail(Code::peer_misbehaved, "the process at the other end does not speak Gantry");
+    return fail(
+        Code::peer_misbehaved,
+        fmt::format("the process at the other end does not speak Gantry: a packet of {} "
+                    "bytes that begins with {:#x} instead of {} and {:#x}",
+                    raw.size, received.packet.magic, sizeof(WirePacket), WirePacket::kMagic));
   if (received.packet.version != kFormatVersion)
     return fail(Code::unsupported,
                 fmt::format("the other process speaks version {} of the channel format, this one "
@@ -122,7 +126,11 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
                 "the same");
   }
   if (received.packet.kind != kind || received.fds.size() != fds)
-    return fail(Code::peer_misbehaved, "the other process broke the order of the handshake");
+    return fail(Code::peer_misbehaved,
+                fmt::format("the other process broke the order of the handshake: packet {} with {} "
+                            "descriptors instead of packet {} with {}",
+                            static_cast<std::uint32_t>(received.packet.kind), received.fds.size(),
+                            static_cast<std::uint32_t>(kind), fds));
   return received;
 }
 

@@ -23,11 +23,13 @@ Result<void> check_kind(const MessageHeader& header) {
   const bool landing = (header.kind & kLanding) != 0;
   if ((header.kind & ~kKnownKinds) != 0 || lies > static_cast<int>(PayloadLocation::table) ||
       (streamed && !landing) || (streamed && !may_be_streamed(header)))
-    return misbehaved(fmt::format("a message of the unknown kind {:#x}", header.kind));
+    return misbehaved(fmt::format("a message of the unknown kind {:#x} with {} segments",
+                                  header.kind, header.count));
   if (lies == static_cast<int>(PayloadLocation::here))
-    return misbehaved(fmt::format("a message of {} bytes in the ring", header.count));
+    return misbehaved(fmt::format("a small message of {} bytes; at most {} are allowed",
+                                  header.count, Message::kInlineBytes));
   if (header.slot >= kMaxSlots)
-    return misbehaved(fmt::format("slot {} of {}", header.slot, kMaxSlots));
+    return misbehaved(fmt::format("slot {}; 0 to {} are allowed", header.slot, kMaxSlots - 1));
   return {};
 }
 
@@ -35,7 +37,8 @@ Result<void> check_window(const Place& place) {
   if (place.chunk_bytes < kLeastChunk || place.window_bytes == 0 ||
       place.window_bytes % place.chunk_bytes != 0)
     return misbehaved(
-        fmt::format("a window of {} bytes in chunks of {}", place.window_bytes, place.chunk_bytes));
+        fmt::format("a window of {} bytes in chunks of {}; whole chunks of at least {} are allowed",
+                    place.window_bytes, place.chunk_bytes, kLeastChunk));
   return {};
 }
 
@@ -68,8 +71,9 @@ Result<ReceivedRecord> read_record(const MessageRecord& record) {
   if (received.lies() == PayloadLocation::table && !received.is_streamed() &&
       (received.header.count == 0 || received.header.count > kMaxSegments ||
        received.place.bytes != received.header.count * sizeof(SegmentEntry)))
-    return misbehaved(fmt::format("a table of {} segments in {} bytes", received.header.count,
-                                  received.place.bytes));
+    return misbehaved(fmt::format(
+        "a table of {} segments in {} bytes; 1 to {} of {} bytes each are allowed",
+        received.header.count, received.place.bytes, kMaxSegments, sizeof(SegmentEntry)));
   return received;
 }
 
@@ -80,7 +84,7 @@ Result<std::vector<SegmentEntry>> read_table(ConstByteSpan table) {
   Bytes total = 0;
   for (const SegmentEntry& entry : entries)
     if (__builtin_add_overflow(total, entry.bytes, &total))
-      return misbehaved("segments of more bytes than there are");
+      return misbehaved("a table of segments with more than 2^64 bytes together");
   return entries;
 }
 
@@ -91,7 +95,8 @@ Result<std::optional<Tensor>> tensor_of(const SegmentEntry& entry) {
   tensor.shape = entry.shape;
   tensor.strides = entry.strides;
   if (entry.dimensions > Tensor::kMaxDimensions)
-    return misbehaved(fmt::format("a tensor of {} dimensions", entry.dimensions));
+    return misbehaved(fmt::format("a tensor of {} dimensions; at most {} are allowed",
+                                  entry.dimensions, Tensor::kMaxDimensions));
   tensor.dimensions = static_cast<unsigned>(entry.dimensions);
   if (!tensor.fits(entry.bytes))
     return misbehaved(fmt::format("a tensor that does not fit its {} bytes", entry.bytes));

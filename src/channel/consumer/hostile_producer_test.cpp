@@ -1,4 +1,4 @@
-#include "channel/test_hostile_producer.hpp"
+#include "channel/consumer/test_hostile_producer.hpp"
 
 // Records and pages by hand: no consumer believes what cannot be.
 namespace gantry {
@@ -33,9 +33,11 @@ TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
       {record(1, 0, 8192, 1), "a message of 1 bytes at 8192 in a slab of 8192"},
       {record(1, 0, ~0ull, 2), "a message of 2 bytes at 18446744073709551615 in"},
       {record(1, 0, 1, ~0ull), "a message of 18446744073709551615 bytes at 1 in"},
-      {record(1, 64, 0, 1), "slot 64 of 64"},
-      {record(1, kNoSlot, 0, 1), "slot 65535 of 64"},
-      {record(0, kNoSlot, 0, 65, 0, 65), "a small message that is none"},
+      {record(1, 64, 0, 1), "slot 64; 0 to 63 are allowed"},
+      {record(1, kNoSlot, 0, 1), "slot 65535; 0 to 63 are allowed"},
+      {record(0, kNoSlot, 0, 65, 0, 65),
+       "invalid record: kind 0x0 with 65 bytes; a small message has kind 0x0 or 0x40 and at most "
+       "64"},
       {record(1, 0, 0, 1, 4), "a message of the unknown kind 0x4"},
       {record(1, 0, 0, 1, 0x13), "a message of the unknown kind 0x13"},
       {record(1, 0, 0, 1, 0x23), "a message of the unknown kind 0x23"},
@@ -43,21 +45,14 @@ TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
       {beside(~0u, 1), "a message of 1 bytes in place 4294967295 beside"},
       {beside(0, kBesideBytes + 1), "a message of 4097 bytes in place 0 beside"},
       {beside(0, ~0u), "a message of 4294967295 bytes in place 0 beside"},
-      {beside(0, 64, 2, {{2, 32, 1}, {17, 0, 0}}),
-       "a tensor beside a record that its 64 bytes have not"},
-      {beside(0, 64, 4, {{2, 32, 1}, {~0u, ~0u, ~0u}}),
-       "a tensor beside a record that its 64 bytes have not"},
-      {beside(0, 64, 5, {{2, 32, 1}, {1, 1, 1}}),
-       "a tensor beside a record that its 64 bytes have not"},
-      {beside(0, 64, 255, {{2, 32, 1}, {1, 1, 1}}),
-       "a tensor beside a record that its 64 bytes have not"},
-      {beside(0, 3, 1, {{2, 32, 1}, {0, 0, 0}}),
-       "a tensor beside a record that its 3 bytes have not"},
-      {beside(0, 64, 2, {{2, 0, 1}, {1, 0, 0}}),
-       "a tensor beside a record that its 64 bytes have not"},
-      {beside(0, 64, 2, {{2, 32, 0}, {1, 0, 0}}),
-       "a tensor beside a record that its 64 bytes have not"},
-      {record(1, 0, 0, 1, 0x80), "a small message that is none"},
+      {beside(0, 64, 2, {{2, 32, 1}, {17, 0, 0}}), "does not fit the 64 bytes beside it"},
+      {beside(0, 64, 4, {{2, 32, 1}, {~0u, ~0u, ~0u}}), "does not fit the 64 bytes beside it"},
+      {beside(0, 64, 5, {{2, 32, 1}, {1, 1, 1}}), "does not fit the 64 bytes beside it"},
+      {beside(0, 64, 255, {{2, 32, 1}, {1, 1, 1}}), "does not fit the 64 bytes beside it"},
+      {beside(0, 3, 1, {{2, 32, 1}, {0, 0, 0}}), "does not fit the 3 bytes beside it"},
+      {beside(0, 64, 2, {{2, 0, 1}, {1, 0, 0}}), "does not fit the 64 bytes beside it"},
+      {beside(0, 64, 2, {{2, 32, 0}, {1, 0, 0}}), "does not fit the 64 bytes beside it"},
+      {record(1, 0, 0, 1, 0x80), "invalid record: kind 0x80 with"},
       {record(1, 0, 0, 1, 0x21), "a message of the unknown kind 0x21"},
       {record(1, 0, 0, 1, 0x31), "a window of 0 bytes in chunks of 0"},
       {record(1, 0, 0, 1, 2), "a table of 1 segments in 1 bytes"},
@@ -106,7 +101,7 @@ TEST_F(HostileProducer, APageOfAnotherFormatIsRefused) {
   page_->version = kFormatVersion;
   for (const std::uint32_t cells : {0u, 3u, 256u, ~0u}) {
     ring_->cells = cells;
-    expect_refused(fmt::format("a ring of {} cells", cells), [] {});
+    expect_refused(fmt::format("a ring of {} cells; a power of two up to", cells), [] {});
   }
   ring_->cells = 16;
   ring_->magic = 1;

@@ -1,4 +1,4 @@
-#include "channel/test_hostile_producer.hpp"
+#include "channel/consumer/test_hostile_producer.hpp"
 
 // Memory by hand: what a consumer maps, and how much of it.
 namespace gantry {
