@@ -1,4 +1,4 @@
-#include "device/kept_memory.hpp"
+#include "device/device_memory.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#pragma once  // registrar/cuda/registrar.hpp: registers host memory that CUDA devices reach
+#pragma once  // device/cuda/cuda_registrar.hpp: registers host memory that CUDA devices reach
               // directly.
 
 #include <gantry/memory/registrar.hpp>

@@ -1,17 +1,51 @@
-#pragma once  // device/kept_memory.hpp: keeps the memory of freed buffers for new ones.
+#pragma once  // device/device_memory.hpp: device memory: what buffers have taken is counted, and
+              // that of freed ones is kept for new ones.
 
 #include <algorithm>
+#include <atomic>
 #include <bit>
 #include <gantry/types.hpp>
 #include <list>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <utility>
 
+#include "base/assert.hpp"
 #include "base/fork.hpp"
 #include "base/sizes.hpp"
 
 namespace gantry {
+
+/// Any thread may call every member.
+class MemoryBudget : public std::enable_shared_from_this<MemoryBudget> {
+ public:
+  /// The bytes of one buffer; gives them back when it goes. Null: there was not enough.
+  using Share = std::shared_ptr<const void>;
+
+  explicit MemoryBudget(Bytes limit) noexcept : limit_(limit) {}
+  [[nodiscard]] static std::shared_ptr<MemoryBudget> make(Bytes limit) {
+    return std::make_shared<MemoryBudget>(limit);
+  }
+
+  [[nodiscard]] Bytes left() const noexcept {
+    return limit_ - taken_.load(std::memory_order_relaxed);  // a count by itself
+  }
+  [[nodiscard]] Share take(Bytes bytes) {
+    Bytes taken = taken_.load(std::memory_order_relaxed);  // as above
+    do {
+      if (bytes > limit_ - taken) return nullptr;
+    } while (!taken_.compare_exchange_weak(taken, taken + bytes, std::memory_order_relaxed));
+    return {static_cast<const void*>(this), [budget = shared_from_this(), bytes](const void*) {
+              GANTRY_DEBUG_ASSERT(budget->left() + bytes <= budget->limit_);
+              budget->taken_.fetch_sub(bytes, std::memory_order_relaxed);  // as above
+            }};
+  }
+
+ private:
+  const Bytes limit_;
+  std::atomic<Bytes> taken_{0};
+};
 
 /// Memory of a device is made at its first touch, which costs several times a copy into it. So a
 /// freed buffer's memory waits here for the next of its size, up to a limit in all; the oldest goes
@@ -38,6 +72,7 @@ class KeptMemory {
     if (found == kept_.end()) return std::nullopt;
     std::optional<Memory> memory(std::move(found->memory));
     kept_.erase(found);
+    GANTRY_DEBUG_ASSERT(bytes_ >= room);
     bytes_ -= room;
     return memory;
   }
