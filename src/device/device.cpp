@@ -3,32 +3,20 @@
 #include <stdexcept>
 
 #include "base/result.hpp"
-#include "device/device_states.hpp"
+#include "device/operation.hpp"
 
 namespace gantry {
 
 std::string_view to_string(DeviceKind kind) noexcept {
-  switch (kind) {
-    case DeviceKind::cpu:
-      return "cpu";
-    case DeviceKind::opencl:
-      return "opencl";
-    case DeviceKind::cuda:
-      return "cuda";
-  }
-  return "unknown";
+  static constexpr std::string_view kNames[] = {"cpu", "opencl", "cuda"};
+  const auto index = static_cast<std::size_t>(kind);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
 std::string_view to_string(QueueRole role) noexcept {
-  switch (role) {
-    case QueueRole::copy_in:
-      return "copy-in";
-    case QueueRole::compute:
-      return "compute";
-    case QueueRole::copy_out:
-      return "copy-out";
-  }
-  return "unknown";
+  static constexpr std::string_view kNames[] = {"copy-in", "compute", "copy-out"};
+  const auto index = static_cast<std::size_t>(role);
+  return index < std::size(kNames) ? kNames[index] : "unknown";
 }
 
 // ---- ranges --------------------------------------------------------------------------------

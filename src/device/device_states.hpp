@@ -46,18 +46,4 @@ struct ProgramState {
   [[nodiscard]] virtual std::string_view log() const noexcept = 0;
 };
 
-/// The end of an operation, as a backend reports it.
-class EventState {
- public:
-  EventState() = default;
-  EventState(const EventState&) = delete;
-  EventState& operator=(const EventState&) = delete;
-  virtual ~EventState() = default;
-
-  [[nodiscard]] virtual DeviceToken device() const noexcept = 0;
-  [[nodiscard]] virtual Outcome outcome() const noexcept = 0;
-  [[nodiscard]] virtual Result<void> wait(Deadline deadline) = 0;
-  [[nodiscard]] virtual Result<DeviceTiming> timing() const = 0;
-};
-
 }  // namespace gantry

@@ -1,13 +1,18 @@
-#pragma once  // device/operation.hpp: the operations of a device's queues, and their ends.
+#pragma once  // device/operation.hpp: the operations of a device's queues, their order and their
+              // ends.
+
+#include <fmt/format.h>
 
 #include <atomic>
 #include <condition_variable>
+#include <list>
 #include <mutex>
 #include <optional>
 #include <vector>
 
 #include "base/fork.hpp"
 #include "device/device_states.hpp"
+#include "trace/end_trace.hpp"
 
 namespace gantry {
 
@@ -34,14 +39,14 @@ struct DeviceCore {
 };
 
 /// The end of an operation of an OrderedQueue.
-class QueuedEvent final : public EventState {
+class EventState {
  public:
-  explicit QueuedEvent(std::shared_ptr<DeviceCore> core) : core_(std::move(core)) {}
+  explicit EventState(std::shared_ptr<DeviceCore> core) : core_(std::move(core)) {}
 
-  [[nodiscard]] DeviceToken device() const noexcept override { return core_.get(); }
-  [[nodiscard]] Outcome outcome() const noexcept override;
-  [[nodiscard]] Result<void> wait(Deadline deadline) override;
-  [[nodiscard]] Result<DeviceTiming> timing() const override;
+  [[nodiscard]] DeviceToken device() const noexcept { return core_.get(); }
+  [[nodiscard]] Outcome outcome() const noexcept;
+  [[nodiscard]] Result<void> wait(Deadline deadline);
+  [[nodiscard]] Result<DeviceTiming> timing() const;
 
   // Called under the device's lock.
   [[nodiscard]] bool has_ended() const noexcept { return ended_; }
@@ -82,8 +87,8 @@ struct Operation {
   LaunchRange range;
   KeepAlive keep;
 
-  std::shared_ptr<QueuedEvent> event;
-  std::vector<std::shared_ptr<QueuedEvent>> after;
+  std::shared_ptr<EventState> event;
+  std::vector<std::shared_ptr<EventState>> after;
   DeviceTiming timing;
   std::atomic<bool> stop{false};  ///< Asks the executor to end early.
 
@@ -125,6 +130,73 @@ class Executor {
   /// `follows`: some that were begun before have not ended; if they fail this one must not begin.
   virtual void begin(const std::shared_ptr<Operation>& operation,
                      const std::shared_ptr<QueueCore>& queue, bool follows) noexcept = 0;
+};
+
+// A thread takes the operations one by one. It waits for what they wait for, gives them to the
+// executor, which may run several ahead, and ends their events in order. So an operation that waits
+// for another queue has not reached the device yet, and can be cancelled; and the slowest queue
+// always has its next operation waiting in the device.
+//   I1  Events end in the order of submission: an operation moves from pending_ to running_, and
+//       leaves that only from its front.
+//   I2  Each event ends once; what it held is freed before, except for an abandoned device.
+//   I3  After a failure (failed_) nothing begins until drain().
+//   I4  The thread ends when it is told to and nothing runs; only then the executor goes.
+class QueueCore : public std::enable_shared_from_this<QueueCore> {
+ public:
+  using OperationPointer = std::shared_ptr<Operation>;
+  using Operations = std::list<OperationPointer>;
+
+  QueueCore(std::shared_ptr<DeviceCore> device, QueueRole role, std::unique_ptr<Executor> executor)
+      : device_(std::move(device)),
+        executor_(std::move(executor)),
+        trace_(trace::EndKind::queue, fmt::format("{} ({})", device_->name, to_string(role))) {}
+
+  [[nodiscard]] const DeviceCore& device() const noexcept { return *device_; }
+  [[nodiscard]] Result<DeviceEvent> submit(OperationPointer operation);
+  [[nodiscard]] Result<void> wait_for(std::shared_ptr<EventState> event);
+  [[nodiscard]] Result<void> drain(Deadline deadline);
+  void cancel() noexcept;
+
+  /// For executors: the operation ended, badly if `error` is set; its message gives only the
+  /// reason.
+  void done(const OperationPointer& operation, std::optional<Error> error) noexcept;
+
+  /// The thread's work until close(). Keeps this alive.
+  void run() noexcept;
+  void open();
+  /// Waits until nothing is pending. False: an abandoned device holds the thread up.
+  [[nodiscard]] bool close() noexcept;
+
+  // Called under the device's lock.
+  void wake() noexcept { work_.notify_one(); }
+  /// The device is lost: ends every event. Hands over what never began, to be freed.
+  void give_up(Operations& never_begun) noexcept;
+
+ private:
+  using Lock = std::unique_lock<std::mutex>;
+
+  [[nodiscard]] bool step(Lock& lock) noexcept;
+  [[nodiscard]] bool is_ready(const Operation& operation) const noexcept;
+  [[nodiscard]] std::optional<Error> why_not(const Operation& operation) const;
+  void settle(Operations& never_begun, Lock& lock) noexcept;
+  void retire() noexcept;
+  void end(Operation& operation) noexcept;
+  void stop_listening(const Operation& operation) noexcept;
+  void trace_end(const Operation& operation, std::string_view kernel) noexcept;
+
+  const std::shared_ptr<DeviceCore> device_;
+  std::unique_ptr<Executor> executor_;
+
+  // Guarded by the device's lock.
+  std::condition_variable work_;  // for the thread
+  std::condition_variable idle_;  // for drain() and close()
+  Operations pending_;
+  Operations running_;
+  std::vector<std::shared_ptr<EventState>> after_;  // what the next operation waits for
+  std::size_t unended_ = 0;                         // events
+  std::optional<Error> failed_;
+  bool quit_ = false;
+  trace::RoamingTrace trace_;
 };
 
 }  // namespace gantry

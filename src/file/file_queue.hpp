@@ -1,11 +1,15 @@
-#pragma once  // file/file_queue.hpp: the transfers between a lane's submitters and its thread.
+#pragma once  // file/file_queue.hpp: the transfers of a file lane, and the thread that carries them
+              // out.
 
 #include <condition_variable>
+#include <functional>
 #include <list>
 #include <map>
 #include <mutex>
+#include <thread>
 
 #include "base/event.hpp"
+#include "base/fork.hpp"
 #include "base/numa_nodes.hpp"
 #include "file/file_work.hpp"
 
@@ -79,6 +83,31 @@ class FileQueue {
   std::size_t pending_ = 0;
   bool is_cancelled_ = false;
   bool is_closed_ = false;
+};
+
+/// A call that hangs in the kernel hangs in that thread. Waiters go by their deadlines, and nobody
+/// waits for the thread's end unless it is near.
+class ServedFileLane final : public FileLane {
+ public:
+  /// The thread calls `serve`, which returns when the queue is closed and nothing is pending.
+  /// Errors: those of starting a thread.
+  [[nodiscard]] static Result<std::unique_ptr<FileLane>> open(
+      std::shared_ptr<FileQueue> queue, const std::function<void(FileQueue&)>& serve);
+  explicit ServedFileLane(std::shared_ptr<FileQueue> queue) noexcept : queue_(std::move(queue)) {}
+  ~ServedFileLane() override;
+  ServedFileLane(const ServedFileLane&) = delete;
+  ServedFileLane& operator=(const ServedFileLane&) = delete;
+
+  [[nodiscard]] Result<Ticket> submit(const FileTransfer& transfer) override;
+  [[nodiscard]] bool is_over(Ticket ticket) const override;
+  [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline) override;
+  void cancel() noexcept override;
+  [[nodiscard]] Result<void> drain(Deadline deadline) override;
+
+ private:
+  const ForkGuard fork_guard_;
+  std::shared_ptr<FileQueue> queue_;
+  std::thread thread_;
 };
 
 }  // namespace gantry

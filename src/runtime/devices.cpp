@@ -6,8 +6,8 @@
 #include "base/result.hpp"
 #include "device/cpu/cpu_device.hpp"
 #include "device/cuda/cuda_device.hpp"
+#include "device/cuda/cuda_registrar.hpp"
 #include "device/opencl/opencl_device.hpp"
-#include "registrar/cuda/registrar.hpp"
 #include "runtime/file_ios.hpp"
 
 namespace gantry {

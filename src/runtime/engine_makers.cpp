@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include "base/result.hpp"
-#include "engine/dsa/discovery.hpp"
+#include "engine/dsa/device_queue.hpp"
 #include "engine/dsa/dsa_engine.hpp"
 #include "engine/thread/thread_engine.hpp"
 #include "runtime/worker_places.hpp"

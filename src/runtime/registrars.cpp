@@ -3,7 +3,7 @@
 #include <gantry/runtime.hpp>
 
 #include "base/result.hpp"
-#include "registrar/cuda/registrar.hpp"
+#include "device/cuda/cuda_registrar.hpp"
 #include "registrar/fabric/registrar.hpp"
 #include "registrar/uring/registrar.hpp"
 

@@ -1,7 +1,7 @@
 #include <dlfcn.h>
 #include <gmock/gmock.h>
 
-#include "device/cuda/compiler.hpp"
+#include "device/cuda/program.hpp"
 #include "device_suite.hpp"
 
 // CUDA devices against a driver that fails as told (cuda_stub.hpp), and without one.

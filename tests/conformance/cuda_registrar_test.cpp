@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "registrar/cuda/registrar.hpp"
+#include "device/cuda/cuda_registrar.hpp"
 
 // The CUDA registrar against a driver that counts (cuda_stub.cpp).
 namespace gantry {

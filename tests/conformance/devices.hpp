@@ -7,10 +7,10 @@
 
 #include "device/cpu/cpu_device.hpp"
 #include "device/cuda/cuda_device.hpp"
+#include "device/cuda/cuda_registrar.hpp"
 #include "device/opencl/opencl_device.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "fake_device.hpp"
-#include "registrar/cuda/registrar.hpp"
 
 namespace gantry {
 

@@ -5,8 +5,8 @@
 #include <gantry/gantry.hpp>
 #include <ostream>
 
+#include "device/cuda/cuda_registrar.hpp"
 #include "memory/fake_registrar_test.hpp"
-#include "registrar/cuda/registrar.hpp"
 
 namespace gantry {
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/assert.hpp"
 #include "base/result.hpp"
 
 namespace gantry::cuda {
@@ -77,6 +78,7 @@ void Context::launch_began() const noexcept {
 
 void Context::launch_ended() const noexcept {
   const std::lock_guard lock(mutex_);
+  GANTRY_DEBUG_ASSERT(launches_ > 0);
   if (--launches_ == 0) launches_over_.notify_all();
 }
 

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "device/cuda/driver.hpp"
-#include "device/cuda/status.hpp"
 #include "device/operation.hpp"
 
 namespace gantry::cuda {

@@ -5,8 +5,8 @@
 #include <new>
 
 #include "base/result.hpp"
+#include "device/cuda/driver.hpp"
 #include "device/cuda/executor.hpp"
-#include "device/cuda/symbols.hpp"
 #include "device/gemm_arguments.hpp"
 
 namespace gantry::cuda {

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "base/block_signals.hpp"
-#include "device/cuda/compiler.hpp"
 #include "device/cuda/executor.hpp"
 #include "device/cuda/program.hpp"
+#include "device/device_base.hpp"
 
 namespace gantry {
 namespace cuda {
@@ -46,89 +46,50 @@ Result<DeviceFacts> facts_of(const Context& context, const CudaDeviceOptions& op
   return facts;
 }
 
-class CudaDevice final : public Device {
+class CudaDevice final : public DeviceBase {
  public:
-  CudaDevice(const CudaDeviceOptions& options, ContextPointer context, DeviceFacts facts)
-      : options_(options),
-        context_(std::move(context)),
-        facts_(std::move(facts)),
-        budget_(MemoryBudget::make(facts_.memory_bytes)) {}
+  CudaDevice(const CudaDeviceOptions& options, const ContextPointer& context, DeviceFacts facts)
+      : DeviceBase(std::move(facts), context->core), options_(options), context_(context) {}
 
-  const DeviceFacts& facts() const noexcept override { return facts_; }
-  Result<DeviceMemory> memory() const override {
-    GANTRY_TRY(context_->core->state());
-    std::size_t free = 0;
-    std::size_t total = 0;
-    const Status status =
-        context_->with([&] { return context_->driver.memory_info(&free, &total); });
-    if (status != kSuccess)
-      return lost_or(refused(context_->driver, facts_.name, "its memory", status));
-    return DeviceMemory{facts_.memory_bytes, std::min(budget_->left(), free)};
-  }
-  Result<DeviceBuffer> allocate(Bytes size) override {
-    return guarded([&] { return do_allocate(size); });
-  }
-  Result<std::unique_ptr<DeviceQueue>> open_queue(QueueRole role) override {
-    return guarded([&]() -> Result<std::unique_ptr<DeviceQueue>> {
-      GANTRY_TRY(context_->core->state());
-      auto executor = StreamExecutor::open(context_);
-      if (!executor) return lost_or(tl::unexpected(std::move(executor).error()));
-      return OrderedQueue::open(context_->core, role, *std::move(executor));
-    });
-  }
-  Result<Program> build(const ProgramSource& source) override {
-    return guarded([&]() -> Result<Program> {
-      GANTRY_TRY(context_->core->state());
-      auto built = cuda::build(context_, options_.compiler, source);
-      if (!built) return lost_or(tl::unexpected(std::move(built).error()));
-      return built;
-    });
-  }
   Result<Program> gemm_program() override {
-    return guarded([&]() -> Result<Program> {
-      GANTRY_TRY(context_->core->state());
-      auto made = product_program(context_, options_.products);
-      if (!made) return lost_or(tl::unexpected(std::move(made).error()));
-      return made;
-    });
+    return if_here([&] { return product_program(context_, options_.products); });
   }
   Result<std::shared_ptr<Registrar>> registrar() override {
     if (options_.registrar) return options_.registrar(options_.index);
     return fail(Code::unsupported,
-                fmt::format("{}: it was opened without a registrar", facts_.name),
+                fmt::format("{}: it was opened without a registrar", facts().name),
                 "open it by Runtime::open_device()");
   }
-  Result<void> state() const override { return context_->core->state(); }
-  void abandon(std::string reason) noexcept override { context_->core->lose(std::move(reason)); }
 
  private:
-  // The first thread that hears of it tells all.
-  [[nodiscard]] tl::unexpected<Error> lost_or(tl::unexpected<Error> error) const {
-    if (error.value().code == Code::device_lost) context_->core->lose(error.value().message);
-    return error;
+  Result<Bytes> free_bytes() const override {
+    GANTRY_ASSIGN(const Bytes left, DeviceBase::free_bytes());
+    std::size_t free = 0;
+    std::size_t total = 0;
+    const Status status =
+        context_->with([&] { return context_->driver.memory_info(&free, &total); });
+    if (status == kSuccess) return std::min<Bytes>(left, free);
+    return refused(context_->driver, facts().name, "its memory", status);
   }
-
-  Result<DeviceBuffer> do_allocate(Bytes size) {
-    GANTRY_TRY(context_->core->state());
-    GANTRY_TRY(check_size(facts_, size));
-    auto share = budget_->take(size);
-    if (!share) return device_full(facts_.name, size, budget_->left());
+  Result<DeviceBuffer> make_buffer(Bytes size, MemoryBudget::Share share) override {
     Address address = 0;
     const Status status = context_->with([&] { return context_->driver.allocate(&address, size); });
     if (status == kSuccess)
       return DeviceBuffer(std::make_shared<Buffer>(
-          context_->core.get(), size, OwnedMemory(context_, address), std::move(share)));
-    if (status != kOutOfMemory)
-      return lost_or(refused(context_->driver, facts_.name,
-                             fmt::format("a buffer of {} bytes", size), status));
-    const auto left = memory();
-    return device_full(facts_.name, size, left ? left->free_bytes : 0);
+          core().get(), size, OwnedMemory(context_, address), std::move(share)));
+    if (status == kOutOfMemory) return full(size);
+    return refused(context_->driver, facts().name, fmt::format("a buffer of {} bytes", size),
+                   status);
+  }
+  Result<std::unique_ptr<Executor>> make_executor() override {
+    return StreamExecutor::open(context_);
+  }
+  Result<Program> make_program(const ProgramSource& source) override {
+    return cuda::build(context_, options_.compiler, source);
   }
 
   const CudaDeviceOptions options_;
   const ContextPointer context_;
-  const DeviceFacts facts_;
-  const std::shared_ptr<MemoryBudget> budget_;
 };
 
 Result<std::shared_ptr<Device>> open(const CudaDeviceOptions& options) {

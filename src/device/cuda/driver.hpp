@@ -1,9 +1,32 @@
-#pragma once  // device/cuda/driver.hpp: functions of CUDA's driver, found at run time; declared
-              // here by its ABI, so that no toolkit is needed.
+#pragma once  // device/cuda/driver.hpp: functions of CUDA's driver and the meaning of their
+              // answers; declared here by its ABI, so that no toolkit is needed.
+
+#include <dlfcn.h>
 
 #include <gantry/types.hpp>
+#include <optional>
+#include <string>
+
+#include "device/operation.hpp"
 
 namespace gantry::cuda {
+
+template <class Function>
+bool find(void* library, const char* name, Function& function) noexcept {
+  function = reinterpret_cast<Function>(::dlsym(library, name));
+  return function != nullptr;
+}
+
+/// What `load` makes of the file at `path`, or of the first of `names` with which it can; null ends
+/// those. Files stay loaded.
+template <class Library>
+std::optional<Library> load_first(const char* path, const char* const* names,
+                                  std::optional<Library> (*load)(const char* file)) {
+  if (path != nullptr) return load(path);
+  for (; *names != nullptr; ++names)
+    if (auto loaded = load(*names)) return loaded;
+  return std::nullopt;
+}
 
 using Status = int;
 using Ordinal = int;  // CUdevice
@@ -77,6 +100,8 @@ enum class JitOption : int { error_log = 5, error_log_bytes = 6 };
   X(memory_info, "cuMemGetInfo_v2", (std::size_t* free, std::size_t* total)) \
   X(allocate, "cuMemAlloc_v2", (Address* memory, std::size_t bytes)) \
   X(free, "cuMemFree_v2", (Address memory)) \
+  X(host_register, "cuMemHostRegister_v2", (void* memory, std::size_t bytes, unsigned flags)) \
+  X(host_unregister, "cuMemHostUnregister", (void* memory)) \
   X(copy_in, "cuMemcpyHtoDAsync_v2", (Address to, const void* from, std::size_t bytes, StreamHandle stream)) \
   X(copy_out, "cuMemcpyDtoHAsync_v2", (void* to, Address from, std::size_t bytes, StreamHandle stream)) \
   X(copy, "cuMemcpyDtoDAsync_v2", (Address to, Address from, std::size_t bytes, StreamHandle stream)) \
@@ -118,5 +143,27 @@ struct Driver {
 
 /// Starts the driver and counts its devices; at least one. Errors: `unsupported`.
 [[nodiscard]] Result<int> start(const Driver& driver);
+
+inline constexpr Status kSuccess = 0;
+inline constexpr Status kInvalidValue = 1;
+inline constexpr Status kOutOfMemory = 2;
+inline constexpr Status kNoDevice = 100;
+inline constexpr Status kNotFound = 500;
+inline constexpr Status kLaunchFailed = 719;
+inline constexpr Status kNotSupported = 801;
+
+/// "CUDA_ERROR_ILLEGAL_ADDRESS: an illegal memory access was encountered (700)".
+[[nodiscard]] std::string name_of(const Driver& driver, Status status);
+
+/// True if a kernel did something that ends its context: every later call answers the same, for as
+/// long as the process lives.
+[[nodiscard]] bool is_fault(Status status) noexcept;
+
+/// The code of a call that is not a kernel's end.
+[[nodiscard]] Code code_of(Status status) noexcept;
+
+/// The error of a call on behalf of `device`: "device: what: status".
+[[nodiscard]] tl::unexpected<Error> refused(const Driver& driver, std::string_view device,
+                                            std::string_view what, Status status);
 
 }  // namespace gantry::cuda

@@ -1,10 +1,22 @@
 #include "device/cuda/executor.hpp"
 
+#include <algorithm>
+
+#include "base/assert.hpp"
 #include "base/result.hpp"
-#include "device/cuda/launch.hpp"
+#include "base/worker_thread.hpp"
+#include "device/cuda/program.hpp"
 
 namespace gantry::cuda {
 namespace {
+
+using std::chrono::nanoseconds;
+
+constexpr nanoseconds kAnchored = std::chrono::seconds(1);
+
+nanoseconds from_ms(float ms) noexcept {
+  return nanoseconds(static_cast<std::int64_t>(static_cast<double>(ms) * 1e6));
+}
 
 Address address_of(const std::shared_ptr<BufferState>& buffer, Bytes offset) {
   return static_cast<const Buffer&>(*buffer).object.get() + offset;
@@ -19,6 +31,137 @@ RowsSide host_side(const std::byte* memory, Bytes stride) {
 }
 
 }  // namespace
+
+Result<Clock> Clock::measure(const ContextPointer& context, StreamHandle stream) {
+  constexpr int kTries = 8;
+  const Driver& driver = context->driver;
+  GANTRY_ASSIGN(OwnedEvent anchor, make_event(context));
+  GANTRY_ASSIGN(const OwnedEvent probe, make_event(context));
+  Time at = Time::max();
+  const auto probe_once = [&](EventHandle event) {
+    Status status = driver.event_record(event, stream);
+    if (status == kSuccess) status = driver.event_synchronize(event);
+    const Time now = Deadline::Clock::now();
+    float ms = 0;
+    if (status == kSuccess && event != anchor.get())
+      status = driver.event_elapsed(&ms, anchor.get(), event);
+    at = std::min(at, now - from_ms(ms));
+    return status;
+  };
+  const Status status = context->with([&] {
+    Status probed = probe_once(anchor.get());
+    for (int i = 1; i < kTries && probed == kSuccess; ++i) probed = probe_once(probe.get());
+    return probed;
+  });
+  if (status == kSuccess) return Clock(std::move(anchor), at);
+  return refused(driver, context->core->name, "its clock", status);
+}
+
+void Clock::read(const Driver& driver, EventHandle began, OwnedEvent& ended, Time now,
+                 DeviceTiming& timing) noexcept {
+  float began_ms = 0;
+  float ended_ms = 0;
+  if (driver.event_elapsed(&began_ms, anchor_.get(), began) != kSuccess ||
+      driver.event_elapsed(&ended_ms, anchor_.get(), ended.get()) != kSuccess) {
+    timing.ended = now;
+    return;
+  }
+  const nanoseconds late = at_ + from_ms(ended_ms) - now;
+  if (late > nanoseconds::zero()) {  // impossible: the anchor is too late
+    at_ -= late;
+    if (soonest_ != nanoseconds::max()) soonest_ += late;
+  }
+  const Time ended_at = at_ + from_ms(ended_ms);
+  const Time earliest = std::max(timing.submitted, last_);
+  timing.ended = std::max(ended_at, earliest);
+  timing.began = std::clamp(at_ + from_ms(began_ms), earliest, timing.ended);
+  last_ = timing.ended;
+  soonest_ = std::min(soonest_, nanoseconds(now - ended_at));
+  if (from_ms(ended_ms) < kAnchored) return;
+  std::swap(anchor_, ended);
+  at_ = ended_at + soonest_;
+  soonest_ = nanoseconds::max();
+}
+
+Result<std::unique_ptr<Completer>> Completer::open(const ContextPointer& context,
+                                                   StreamHandle stream) {
+  GANTRY_ASSIGN(Clock clock, Clock::measure(context, stream));
+  auto made = std::make_unique<Completer>(context, std::move(clock));
+  for (Slot& slot : made->slots_) {
+    GANTRY_ASSIGN(slot.began, make_event(context));
+    GANTRY_ASSIGN(slot.ended, make_event(context));
+  }
+  GANTRY_ASSIGN(made->thread_,
+                start_thread(fmt::format("a queue's thread of {}", context->core->name),
+                             [completer = made.get()] { completer->run(); }));
+  return made;
+}
+
+Completer::~Completer() {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    quit_ = true;
+  }
+  work_.notify_one();
+  thread_.join();
+}
+
+void Completer::follow(const std::shared_ptr<Operation>& operation,
+                       const std::shared_ptr<QueueCore>& queue) noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    Slot& slot = slots_[given_ % kDepth];
+    GANTRY_DEBUG_ASSERT(slot.operation == nullptr);
+    slot.operation = operation;
+    slot.queue = queue;
+    ++given_;
+  }
+  work_.notify_one();
+}
+
+void Completer::run() noexcept {
+  context_->enter();
+  for (std::size_t heard = 0;; ++heard) {
+    std::unique_lock lock(mutex_);
+    work_.wait(lock, [&] { return given_ != heard || quit_; });
+    if (given_ == heard) return;
+    lock.unlock();
+    complete(slots_[heard % kDepth]);
+  }
+}
+
+// Once done() is called the slot may be another operation's.
+void Completer::complete(Slot& slot) noexcept {
+  const std::shared_ptr<Operation> operation = std::move(slot.operation);
+  const std::shared_ptr<QueueCore> queue = std::move(slot.queue);
+  const bool is_launch = operation->kind == Operation::Kind::launch;
+  const Status status = context_->driver.event_synchronize(slot.ended.get());
+  const auto now = Deadline::Clock::now();
+  if (status == kSuccess) {
+    clock_.read(context_->driver, slot.began.get(), slot.ended, now, operation->timing);
+    queue->done(operation, std::nullopt);
+  } else {
+    operation->timing.ended = now;
+    end_badly(*context_, operation, queue, status, true);
+  }
+  if (is_launch) context_->launch_ended();
+}
+
+void end_badly(const Context& context, const std::shared_ptr<Operation>& operation,
+               const std::shared_ptr<QueueCore>& queue, Status status, bool is_its_own) noexcept {
+  const bool is_guilty =
+      is_its_own && is_fault(status) && operation->kind == Operation::Kind::launch;
+  if (is_fault(status) && !is_guilty) context.await_launches();
+  std::string text;
+  auto error = guarded([&]() -> Result<Error> {
+    text = name_of(context.driver, status);
+    const Code code = is_guilty ? Code::kernel_fault : code_of(status);
+    return Error{code, text, is_fault(status) ? "CUDA works again in a new process" : ""};
+  });
+  queue->done(operation, error ? std::move(*error) : std::move(error).error());
+  if (is_guilty) context.core->lose("a kernel's fault ended its context: " + text);
+}
 
 Result<std::unique_ptr<Executor>> StreamExecutor::open(const ContextPointer& context) {
   GANTRY_ASSIGN(OwnedStream stream, make_stream(context));

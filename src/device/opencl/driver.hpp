@@ -2,6 +2,7 @@
               // <CL/cl.h>, which a header may not include here.
 
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "base/result.hpp"
@@ -124,5 +125,11 @@ using OwnedKernel = Owned<cl_kernel, &Driver::clReleaseKernel>;
 using OwnedEvent = Owned<cl_event, &Driver::clReleaseEvent>;
 
 [[nodiscard]] Result<OwnedQueue> open_queue(const std::shared_ptr<const Context>& context);
+
+/// Waits for an event whose queue was flushed and returns its status. Nothing: it had none by then,
+/// or the device was given up meanwhile. The driver's own waits have no limit, and one kernel that
+/// never ends may hold up every queue of a process.
+[[nodiscard]] std::optional<cl_int> wait_until(const Context& context, cl_event event,
+                                               Deadline limit);
 
 }  // namespace gantry::opencl

@@ -1,10 +1,9 @@
 #pragma once  // device/opencl/executor.hpp: gives operations to a command queue and hears of their
-              // end. Included after <CL/cl.h>.
+              // end; compiles programs. Included after <CL/cl.h>.
 
 #include <mutex>
 
-#include "device/kept_memory.hpp"
-#include "device/memory_budget.hpp"
+#include "device/device_memory.hpp"
 #include "device/opencl/driver.hpp"
 #include "device/ordered_queue.hpp"
 
@@ -84,5 +83,9 @@ class CommandExecutor final : public Executor {
   OwnedEvent last_;  // of the operation that was begun last
   bool was_refused_ = false;
 };
+
+/// Errors: `unsupported` without source, `build_failed` with the log.
+[[nodiscard]] Result<Program> build(const std::shared_ptr<const Context>& context,
+                                    const ProgramSource& source);
 
 }  // namespace gantry::opencl

@@ -6,10 +6,9 @@
 #include <bit>
 
 #include "base/block_signals.hpp"
-#include "device/memory_budget.hpp"
-#include "device/opencl/answer.hpp"
+#include "device/device_base.hpp"
+#include "device/opencl/driver.hpp"
 #include "device/opencl/executor.hpp"
-#include "device/opencl/program.hpp"
 
 namespace gantry {
 namespace opencl {
@@ -47,58 +46,32 @@ DeviceFacts facts_of(const Context& context, const std::string& about, Bytes mem
   return facts;
 }
 
-class OpenclDevice final : public Device {
+class OpenclDevice final : public DeviceBase {
  public:
   OpenclDevice(std::shared_ptr<const Context> context, OwnedQueue service, DeviceFacts facts,
                std::chrono::nanoseconds patience)
-      : context_(std::move(context)),
+      : DeviceBase(std::move(facts), context->core),
+        context_(std::move(context)),
         service_(std::move(service)),
-        facts_(std::move(facts)),
         patience_(patience),
-        budget_(MemoryBudget::make(facts_.memory_bytes)),
-        kept_(std::make_shared<Kept>(bytes_to_keep(facts_.memory_bytes))) {}
-
-  const DeviceFacts& facts() const noexcept override { return facts_; }
-  Result<DeviceMemory> memory() const override {
-    GANTRY_TRY(context_->core->state());
-    return DeviceMemory{facts_.memory_bytes, budget_->left()};
-  }
-  Result<DeviceBuffer> allocate(Bytes size) override {
-    return guarded([&] { return do_allocate(size); });
-  }
-  Result<DeviceBuffer> over(ByteSpan memory, KeepAlive keep) override {
-    if (facts_.in_place_alignment == 0) return Device::over(memory, std::move(keep));
-    return guarded([&] { return do_over(memory, std::move(keep)); });
-  }
-  Result<std::unique_ptr<DeviceQueue>> open_queue(QueueRole role) override {
-    return guarded([&]() -> Result<std::unique_ptr<DeviceQueue>> {
-      GANTRY_TRY(context_->core->state());
-      GANTRY_ASSIGN(OwnedQueue queue, opencl::open_queue(context_));
-      return OrderedQueue::open(context_->core, role,
-                                std::make_unique<CommandExecutor>(context_, std::move(queue)));
-    });
-  }
-  Result<Program> build(const ProgramSource& source) override {
-    return guarded([&]() -> Result<Program> {
-      GANTRY_TRY(context_->core->state());
-      return opencl::build(context_, source);
-    });
-  }
-  Result<std::shared_ptr<Registrar>> registrar() override { return make_page_lock_registrar(); }
-  Result<void> state() const override { return context_->core->state(); }
-  void abandon(std::string reason) noexcept override { context_->core->lose(std::move(reason)); }
+        kept_(std::make_shared<Kept>(bytes_to_keep(this->facts().memory_bytes))) {}
 
  private:
-  Result<DeviceBuffer> do_allocate(Bytes size);
-  Result<DeviceBuffer> do_over(ByteSpan memory, KeepAlive keep);
+  Result<DeviceBuffer> make_buffer(Bytes size, MemoryBudget::Share share) override;
+  Result<DeviceBuffer> make_view(ByteSpan memory, KeepAlive keep) override;
+  Result<std::unique_ptr<Executor>> make_executor() override {
+    GANTRY_ASSIGN(OwnedQueue queue, opencl::open_queue(context_));
+    return std::make_unique<CommandExecutor>(context_, std::move(queue));
+  }
+  Result<Program> make_program(const ProgramSource& source) override {
+    return opencl::build(context_, source);
+  }
   [[nodiscard]] cl_int make(Bytes size, OwnedMemory& memory) const;
   [[nodiscard]] cl_int make_present(cl_mem memory) const;
 
   const std::shared_ptr<const Context> context_;
   const OwnedQueue service_;
-  const DeviceFacts facts_;
   const std::chrono::nanoseconds patience_;
-  const std::shared_ptr<MemoryBudget> budget_;
   const std::shared_ptr<Kept> kept_;
 };
 
@@ -124,9 +97,7 @@ cl_int OpenclDevice::make(Bytes size, OwnedMemory& memory) const {
   return status != CL_SUCCESS ? status : make_present(memory.get());
 }
 
-Result<DeviceBuffer> OpenclDevice::do_over(ByteSpan memory, KeepAlive keep) {
-  GANTRY_TRY(context_->core->state());
-  GANTRY_TRY(check_over(facts_, memory));
+Result<DeviceBuffer> OpenclDevice::make_view(ByteSpan memory, KeepAlive keep) {
   cl_int status = CL_SUCCESS;
   OwnedMemory object(context_, context_->driver.clCreateBuffer(
                                    context_->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
@@ -134,15 +105,11 @@ Result<DeviceBuffer> OpenclDevice::do_over(ByteSpan memory, KeepAlive keep) {
   if (status == CL_SUCCESS)
     return DeviceBuffer(std::make_shared<ViewBuffer>(context_->core.get(), memory,
                                                      std::move(object), std::move(keep)));
-  return refused(facts_.name, fmt::format("a buffer over {} bytes", memory.size()), status);
+  return refused(facts().name, fmt::format("a buffer over {} bytes", memory.size()), status);
 }
 
-Result<DeviceBuffer> OpenclDevice::do_allocate(Bytes size) {
-  GANTRY_TRY(context_->core->state());
-  GANTRY_TRY(check_size(facts_, size));
-  auto share = budget_->take(size);
-  if (!share) return device_full(facts_.name, size, budget_->left());
-  const Bytes room = std::min(Kept::room_for(size), facts_.max_buffer_bytes);
+Result<DeviceBuffer> OpenclDevice::make_buffer(Bytes size, MemoryBudget::Share share) {
+  const Bytes room = std::min(Kept::room_for(size), facts().max_buffer_bytes);
   OwnedMemory memory;
   cl_int status = CL_SUCCESS;
   if (auto kept = kept_->take(room)) {
@@ -157,8 +124,8 @@ Result<DeviceBuffer> OpenclDevice::do_allocate(Bytes size) {
                                                       std::move(share), kept_, room));
   if (status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_RESOURCES ||
       status == CL_OUT_OF_HOST_MEMORY)
-    return device_full(facts_.name, size, budget_->left());
-  return refused(facts_.name, fmt::format("a buffer of {} bytes", size), status);
+    return full(size);
+  return refused(facts().name, fmt::format("a buffer of {} bytes", size), status);
 }
 
 tl::unexpected<Error> no_answer(const Context& context) {

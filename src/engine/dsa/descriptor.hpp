@@ -1,33 +1,28 @@
 #pragma once  // engine/dsa/descriptor.hpp: descriptors and completion records of Intel DSA, byte
-              // for byte.
+              // for byte, and the instructions that carry them.
 
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
+#include <gantry/types.hpp>
 #include <string>
 #include <string_view>
 
-// The device's formats, as <linux/idxd.h> has them. They are written out here so that everything
-// but the two submission instructions builds and is tested on machines that lack that header.
 namespace gantry::dsa {
 
-enum class Opcode : std::uint8_t {
-  noop = 0x00,
-  batch = 0x01,
-  drain = 0x02,
-  memmove = 0x03,
-  memfill = 0x04,
-  compare = 0x05,
-  compare_pattern = 0x06,
-  create_delta = 0x07,
-  apply_delta = 0x08,
-  dualcast = 0x09,
-  crc = 0x10,
-  copy_crc = 0x11,
-  cache_flush = 0x20,
-};
-[[nodiscard]] std::string_view to_string(Opcode opcode) noexcept;
+/// A plain number of this process, mapped or not.
+using Address = std::uint64_t;
+
+[[nodiscard]] inline Address address_of(const void* memory) noexcept {
+  return reinterpret_cast<Address>(memory);
+}
+
+// The device's formats, as <linux/idxd.h> has them. They are written out here so that everything
+// but the two submission instructions builds and is tested on machines that lack that header.
+
+enum class Opcode : std::uint8_t { noop = 0x00, batch = 0x01, memmove = 0x03, memfill = 0x04 };
 
 /// Options of a descriptor beside its operation: 24 bits, joined with `|`.
 enum class Flags : std::uint32_t {
@@ -56,7 +51,6 @@ inline constexpr std::uint32_t kFlagBits = 0xff'ffff;
 [[nodiscard]] constexpr bool has(Flags all, Flags one) noexcept {
   return (all & one) == one;
 }
-[[nodiscard]] std::string to_string(Flags flags);  ///< "fence, cache control"; "none".
 
 /// How an operation ended; 0 until it has.
 enum class Status : std::uint8_t {
@@ -91,14 +85,13 @@ inline constexpr std::uint8_t kStatusWrite = 0x80;  ///< The page fault was a wr
 struct alignas(64) Descriptor {
   std::uint32_t owner = 0;    ///< 0-19 address space (set by the kernel or ENQCMD), 31 privileged
   std::uint32_t control = 0;  ///< 0-23 flags, 24-31 opcode
-  std::uint64_t completion = 0;   ///< address of the record, a multiple of 32
-  std::uint64_t source = 0;       ///< or the fill pattern, or the address of a batch's list
-  std::uint64_t destination = 0;  ///< or the second source of a comparison
-  std::uint32_t size = 0;         ///< bytes, or the descriptors of a batch
+  std::uint64_t completion = 0;  ///< address of the record, a multiple of 32
+  std::uint64_t source = 0;      ///< or the fill pattern, or the address of a batch's list
+  std::uint64_t destination = 0;
+  std::uint32_t size = 0;  ///< bytes, or the descriptors of a batch
   std::uint16_t interrupt_handle = 0;
   std::uint16_t reserved = 0;
-  /// First word: expected result (bits 0-7), CRC seed (0-31) or second destination.
-  std::array<std::uint64_t, 3> extra{};
+  std::array<std::uint64_t, 3> extra{};  ///< of other operations
 
   [[nodiscard]] constexpr Opcode opcode() const noexcept {
     return static_cast<Opcode>(control >> 24);
@@ -126,11 +119,11 @@ static_assert(offsetof(Descriptor, extra) == 40);
 /// One answer. Zero it before its descriptor is submitted; read `status` by load_status() first.
 struct alignas(32) CompletionRecord {
   std::uint8_t status = 0;
-  std::uint8_t result = 0;  ///< compare: 1 differs; partial move: 1 done from the tail
+  std::uint8_t result = 0;  ///< partial move: 1 done from the tail
   std::uint16_t reserved = 0;
   std::uint32_t bytes_completed = 0;  ///< or the descriptors of a batch; nothing on plain success
   std::uint64_t fault_address = 0;
-  std::array<std::uint64_t, 2> extra{};  ///< first word: CRC (bits 0-31) or the bad flags (0-23)
+  std::array<std::uint64_t, 2> extra{};  ///< first word: the bad flags (0-23)
 };
 static_assert(sizeof(CompletionRecord) == 32);
 static_assert(alignof(CompletionRecord) == 32);
@@ -162,5 +155,23 @@ inline void clear(CompletionRecord& record) noexcept {
   // Relaxed: whoever looks meanwhile reads nothing else.
   std::atomic_ref(record.status).store(0, std::memory_order_relaxed);
 }
+
+struct PortalFeatures {
+  bool movdir64b = false;
+  bool enqcmd = false;
+  bool waitpkg = false;  ///< UMONITOR, UMWAIT
+};
+[[nodiscard]] PortalFeatures portal_features() noexcept;
+
+/// Makes earlier writes visible to the device first. Call it only where the CPU has the
+/// instruction.
+void publish_descriptors() noexcept;
+/// True: not accepted, try again.
+[[nodiscard]] bool enqcmd(void* portal, const Descriptor& descriptor) noexcept;
+void movdir64b(void* portal, const Descriptor& descriptor) noexcept;
+
+[[nodiscard]] bool can_wait_on_memory() noexcept;
+/// Sleeps lightly until the record's line is written, about `most` has passed, or for no reason.
+void wait_on_memory(const CompletionRecord* record, std::chrono::nanoseconds most) noexcept;
 
 }  // namespace gantry::dsa

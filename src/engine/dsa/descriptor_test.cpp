@@ -22,33 +22,14 @@ TEST(Descriptor, SaysEveryStatusInWordsOfItsOwn) {
   EXPECT_EQ(to_string(status_in(0x83)), to_string(Status::page_fault));
 }
 
-TEST(Descriptor, SaysEveryOpcodeAndFlagInWords) {
-  std::set<std::string_view> seen;
-  for (const int raw :
-       {0x00, 0x01, 0x02, 0x03, 0x04, 0x05, 0x06, 0x07, 0x08, 0x09, 0x10, 0x11, 0x20, 0x7f})
-    EXPECT_TRUE(seen.insert(to_string(static_cast<Opcode>(raw))).second) << raw;
-  EXPECT_EQ(to_string(Flags::none), "none");
-  EXPECT_EQ(to_string(Flags::fence | Flags::cache_control), "fence, cache control");
-  EXPECT_EQ(to_string(static_cast<Flags>(0x40'0001)), "fence, unknown");
-}
-
 #ifdef GANTRY_HAVE_IDXD_H
 constexpr bool same(auto ours, auto theirs) {
   return static_cast<std::uint64_t>(ours) == static_cast<std::uint64_t>(theirs);
 }
 static_assert(same(Opcode::noop, DSA_OPCODE_NOOP));
 static_assert(same(Opcode::batch, DSA_OPCODE_BATCH));
-static_assert(same(Opcode::drain, DSA_OPCODE_DRAIN));
 static_assert(same(Opcode::memmove, DSA_OPCODE_MEMMOVE));
 static_assert(same(Opcode::memfill, DSA_OPCODE_MEMFILL));
-static_assert(same(Opcode::compare, DSA_OPCODE_COMPARE));
-static_assert(same(Opcode::compare_pattern, DSA_OPCODE_COMPVAL));
-static_assert(same(Opcode::create_delta, DSA_OPCODE_CR_DELTA));
-static_assert(same(Opcode::apply_delta, DSA_OPCODE_AP_DELTA));
-static_assert(same(Opcode::dualcast, DSA_OPCODE_DUALCAST));
-static_assert(same(Opcode::crc, DSA_OPCODE_CRCGEN));
-static_assert(same(Opcode::copy_crc, DSA_OPCODE_COPY_CRC));
-static_assert(same(Opcode::cache_flush, DSA_OPCODE_CFLUSH));
 
 static_assert(same(Flags::fence, IDXD_OP_FLAG_FENCE));
 static_assert(same(Flags::block_on_fault, IDXD_OP_FLAG_BOF));
@@ -104,15 +85,15 @@ static_assert(offsetof(CompletionRecord, extra) == offsetof(dsa_completion_recor
 TEST(Descriptor, PutsOpcodeAndFlagsWhereTheKernelsHeaderHasThem) {
   Descriptor ours;
   ours.owner = 1u << 31 | 0x5'4321;
-  ours.set(Opcode::copy_crc, Flags::fence | Flags::destination_readback);
+  ours.set(Opcode::memmove, Flags::fence | Flags::destination_readback);
   dsa_hw_desc theirs{};
   std::memcpy(&theirs, &ours, sizeof theirs);
   EXPECT_EQ(theirs.pasid, 0x5'4321u);
   EXPECT_EQ(theirs.rsvd, 0u);
   EXPECT_EQ(theirs.priv, 1u);
   EXPECT_EQ(theirs.flags, static_cast<unsigned>(IDXD_OP_FLAG_FENCE | IDXD_OP_FLAG_DRDBK));
-  EXPECT_EQ(theirs.opcode, static_cast<unsigned>(DSA_OPCODE_COPY_CRC));
-  EXPECT_EQ(ours.opcode(), Opcode::copy_crc);
+  EXPECT_EQ(theirs.opcode, static_cast<unsigned>(DSA_OPCODE_MEMMOVE));
+  EXPECT_EQ(ours.opcode(), Opcode::memmove);
   EXPECT_EQ(ours.flags(), Flags::fence | Flags::destination_readback);
 }
 #endif

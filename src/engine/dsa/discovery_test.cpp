@@ -1,4 +1,4 @@
-#include "engine/dsa/discovery.hpp"
+#include "engine/dsa/device_queue.hpp"
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -13,6 +13,10 @@
 
 namespace gantry::dsa {
 
+[[nodiscard]] inline Error engine_stopped() {
+  return {Code::closed, "the dsa engine was stopped", {}};
+}
+
 /// Cuts the lanes' moves into parts, hands them to the device in turn, and sees each to its end.
 /// Everything happens in pump(), called by whoever polls, or by the helper thread. There is one
 /// lock; slow work (a part done by the CPU, pages made present, closing the queue) is done without
@@ -41,7 +45,7 @@ class Dispatcher {
   Result<std::optional<Ticket>> submit(PendingMoves& moves, std::span<const Move> batch,
                                        SubmitMode mode, Give give) {
     const std::lock_guard lock(mutex_);
-    if (stopping_) return tl::unexpected(closed());
+    if (stopping_) return tl::unexpected(engine_stopped());
     if (moves.room() < batch.size()) return std::optional<Ticket>{};
     const Ticket last = give(batch.size());
     take(moves, batch, mode);
@@ -78,7 +82,6 @@ class Dispatcher {
   };
   enum class Route : std::uint8_t { drop, device, populate, cpu };
 
-  static Error closed();
   void take(PendingMoves& moves, std::span<const Move> batch, SubmitMode mode);
 
   // With the lock held.
@@ -88,13 +91,11 @@ class Dispatcher {
   void hand_out() noexcept;
   Part* next_ready() noexcept;
   [[nodiscard]] Route route(const Part& part) const noexcept;
-  bool collect(std::vector<Part*>& ready, std::size_t room) noexcept;
   void submit_ready(std::span<Part* const> ready) noexcept;
   void not_accepted(std::span<Part* const> rest, int error) noexcept;
   void finish(Part& part) noexcept;
   void drop(Part& part, Cause cause, std::uintptr_t address) noexcept;
   void conclude(const Chore& chore) noexcept;
-  void conclude_cpu(const Chore& chore) noexcept;
   void learn(const Flights::Landed& landed, Bytes bytes, bool alone) noexcept;
   void look_at_time(std::unique_lock<std::mutex>& lock) noexcept;
   void halt(std::unique_lock<std::mutex>& lock, std::string why) noexcept;
@@ -105,7 +106,6 @@ class Dispatcher {
   void perform(Chore& chore) const noexcept;  // without it
   bool pump_locked(std::unique_lock<std::mutex>& lock) noexcept;
   void help() noexcept;
-  void await_batches() noexcept;
 
   const ForkGuard fork_guard_;
   const DsaOptions options_;

@@ -3,7 +3,7 @@
 #include "base/cpu.hpp"
 #include "base/result.hpp"
 #include "engine/check.hpp"
-#include "engine/dsa/discovery.hpp"
+#include "engine/dsa/device_queue.hpp"
 #include "engine/dsa/dispatcher.hpp"
 #include "engine/fault_guard.hpp"
 #include "engine/lane_base.hpp"

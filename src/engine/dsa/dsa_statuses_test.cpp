@@ -1,4 +1,4 @@
-#include "engine/dsa/part.hpp"
+#include "engine/dsa/pending_moves.hpp"
 #include "engine/dsa/test_engine.hpp"
 
 // Every status that a record can hold and every refusal at an entrance, seen by the engine: the

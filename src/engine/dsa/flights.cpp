@@ -3,9 +3,10 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "base/assert.hpp"
 #include "base/clock.hpp"
 #include "base/populate.hpp"
-#include "engine/dsa/address.hpp"
+#include "engine/dsa/descriptor.hpp"
 
 namespace gantry::dsa {
 
@@ -39,6 +40,7 @@ std::uint8_t Flights::take_slot(Part* part) noexcept {
 }
 
 void Flights::free_slot(std::uint8_t slot) noexcept {
+  GANTRY_DEBUG_ASSERT(busy_.size() + free_.size() == kMost);
   busy_.erase(std::find(busy_.begin(), busy_.end(), slot));
   free_.push_back(slot);
 }
@@ -69,6 +71,7 @@ Taken Flights::submit(WorkQueue& queue, std::span<Part* const> parts) noexcept {
 
 Taken Flights::enter(WorkQueue& queue, std::span<const Descriptor> descriptors) noexcept {
   const Taken taken = queue.submit(descriptors);
+  GANTRY_DEBUG_ASSERT(taken.count <= descriptors.size());
   queued_ += taken.count;
   counts_.submissions += taken.count > 0;
   counts_.refusals +=
@@ -133,6 +136,7 @@ void Flights::land(WorkQueue& queue, std::vector<Landed>& landed) noexcept {
     Slot& slot = memory_->slots[index];
     const std::uint8_t status = load_status(slot.record);
     if (status == 0) continue;
+    GANTRY_DEBUG_ASSERT(slot.batch != kSingle || queued_ > 0);  // I2
     if (slot.batch == kSingle) --queued_;
     land_slot(index, status, landed);
   }
@@ -152,6 +156,7 @@ void Flights::land_batch(WorkQueue& queue, Batch& batch, std::vector<Landed>& la
   if (batch.to_resume) return resume_batch(queue, batch);
   const std::uint8_t status = batch.unclear ? std::uint8_t{0} : load_status(batch.record);
   if (status == 0) return;
+  GANTRY_DEBUG_ASSERT(queued_ > 0);  // I2
   --queued_;
   switch (status_in(status)) {
     case Status::batch_page_fault: {

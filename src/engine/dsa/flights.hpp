@@ -3,8 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "engine/dsa/device_pages.hpp"
-#include "engine/dsa/part.hpp"
+#include "engine/dsa/pending_moves.hpp"
 #include "engine/dsa/work_queue.hpp"
 
 namespace gantry::dsa {

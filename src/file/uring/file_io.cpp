@@ -11,7 +11,7 @@
 #include <atomic>
 
 #include "base/assert.hpp"
-#include "file/file_lane.hpp"
+#include "file/file_queue.hpp"
 
 namespace gantry {
 namespace {

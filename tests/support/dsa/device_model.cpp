@@ -219,7 +219,6 @@ DeviceModel::Answer DeviceModel::run_operation(const Descriptor& descriptor) {
 
   Answer result;
   result.record.result = executed.result;
-  result.record.extra[0] = executed.crc;
   if (executed.fault) {
     const bool blocked = has(descriptor.flags(), Flags::block_on_fault);
     result.status = blocked ? Status::page_fault_unresolved : Status::page_fault;
@@ -230,11 +229,6 @@ DeviceModel::Answer DeviceModel::run_operation(const Descriptor& descriptor) {
     ++counts_.page_faults;
     return result;
   }
-  if (descriptor.opcode() == Opcode::compare && executed.result == 1)
-    result.record.bytes_completed = static_cast<std::uint32_t>(executed.bytes);
-  const auto expected = static_cast<std::uint8_t>(descriptor.extra[0]);
-  if (has(descriptor.flags(), Flags::check_result) && executed.result != expected)
-    result.status = Status::success_with_predicate;
   return result;
 }
 
@@ -263,7 +257,7 @@ DeviceModel::Answer DeviceModel::run_batch(const Descriptor& batch) {
 
 void DeviceModel::answer(const Descriptor& descriptor, Answer& answer) {
   let_pass(free_at_ns_);
-  const bool failed = answer.status > Status::success_with_predicate;
+  const bool failed = answer.status != Status::success;
   if (!has(descriptor.flags(), Flags::completion_valid)) {
     if (failed) report_software_error(answer.status, descriptor);
     return;

@@ -8,7 +8,6 @@ namespace {
 Operand nearest(const Operands& operands, PageFault::Side side) noexcept {
   const auto begin = operands.all.begin();
   const auto end = begin + operands.count;
-  if (side == PageFault::Side::second) return *(end - 1);
   const bool written = side == PageFault::Side::destination;
   const auto found =
       std::find_if(begin, end, [written](const Operand& o) { return o.written == written; });

@@ -13,9 +13,9 @@ namespace gantry::dsa {
 /// A page fault in the first operation on memory after `skip` others. From the front; from the tail
 /// where the device must work that way, in a copy to a higher address that overlaps its source.
 struct PageFault {
-  enum class Side { source, destination, second };
+  enum class Side { source, destination };
   Bytes after = 0;           ///< Bytes done before it.
-  Side side = Side::source;  ///< The nearest that the operation has. `second`: its last operand.
+  Side side = Side::source;  ///< The nearest that the operation has.
   unsigned skip = 0;
 };
 

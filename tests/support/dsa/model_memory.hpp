@@ -1,9 +1,18 @@
 #pragma once  // tests/support/dsa/model_memory.hpp: memory as a device sees it: addresses that may
               // fault.
 
-#include "engine/dsa/address.hpp"
+#include "base/sizes.hpp"
+#include "engine/dsa/descriptor.hpp"
 
 namespace gantry::dsa {
+
+/// Bytes from `address` to the end of its page (or from its page's begin to `end`); never zero.
+[[nodiscard]] inline Bytes left_in_page(Address address) noexcept {
+  return page_bytes() - address % page_bytes();
+}
+[[nodiscard]] inline Bytes left_before_in_page(Address end) noexcept {
+  return (end - 1) % page_bytes() + 1;
+}
 
 /// The kernel copies within this process for us and stops at a page that is not there, may not be
 /// read or may not be written, where an access of our own would be a signal. What was copied is

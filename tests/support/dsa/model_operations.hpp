@@ -15,9 +15,9 @@ struct Operand {
   Address address = 0;
   bool written = false;
 };
-/// In the order source, destination, second; `count` of them are there.
+/// In the order source, destination; `count` of them are there.
 struct Operands {
-  std::array<Operand, 3> all{};
+  std::array<Operand, 2> all{};
   std::size_t count = 0;
 };
 [[nodiscard]] Operands operands_of(const Descriptor& descriptor) noexcept;
@@ -29,9 +29,8 @@ struct Stop {
 };
 
 struct Executed {
-  Bytes bytes = 0;                 ///< Done, or before the first difference.
+  Bytes bytes = 0;                 ///< Done.
   std::uint8_t result = 0;         ///< As in the record.
-  std::uint32_t crc = 0;           ///< Of what was done, the seed included.
   std::optional<Operand> fault{};  ///< With the address that faulted.
 };
 
@@ -47,15 +46,8 @@ class Operations {
   Executed move_forward(Address destination, Address source, Bytes bytes);
   Executed move_backward(Address destination, Address source, Bytes bytes);
   Executed fill(Address destination, std::uint64_t pattern, Bytes bytes);
-  Executed compare(Address first, Address second, Bytes bytes);
-  Executed dualcast(Address first, Address second, Address source, Bytes bytes);
-  Executed checksum(const Descriptor& descriptor, Bytes bytes);
 
-  std::vector<std::byte> first_;
-  std::vector<std::byte> second_;
+  std::vector<std::byte> piece_;
 };
-
-/// CRC-32C as the device gives it: seed 0 starts one, the last value goes on with it.
-[[nodiscard]] std::uint32_t crc32c(std::uint32_t seed, ConstByteSpan bytes) noexcept;
 
 }  // namespace gantry::dsa

@@ -37,7 +37,7 @@ class ModelStatuses : public testing::Test {
 };
 
 TEST_F(ModelStatuses, BadOpcode) {
-  for (const int raw : {0x06, 0x07, 0x08, 0x0a, 0x12, 0x21, 0xff}) {
+  for (const int raw : {0x02, 0x05, 0x06, 0x07, 0x08, 0x09, 0x10, 0x11, 0x12, 0x20, 0xff}) {
     plain(static_cast<Opcode>(raw));
     expect_refused(Status::bad_opcode);
   }
@@ -52,10 +52,6 @@ TEST_F(ModelStatuses, BadFlagsAndWhich) {
   for (const auto& [opcode, flags, bad] : {
            Refused{Opcode::memmove, kAnswered | fence, fence},  // for batches only
            Refused{Opcode::memmove, kAnswered | check_result, check_result},
-           Refused{Opcode::crc, kAnswered | cache_control, cache_control},
-           Refused{Opcode::compare, kAnswered | destination_readback, destination_readback},
-           Refused{Opcode::compare, completion_valid, request_completion},  // its result needs one
-           Refused{Opcode::copy_crc, completion_valid, request_completion},
            Refused{Opcode::noop, kAnswered | block_on_fault, block_on_fault},
            Refused{Opcode::memfill, kAnswered | static_cast<Flags>(0x800200),
                    static_cast<Flags>(0x800200)},
@@ -63,7 +59,8 @@ TEST_F(ModelStatuses, BadFlagsAndWhich) {
     plain(opcode);
     order_.set(opcode, flags);
     expect_refused(Status::bad_flags);
-    EXPECT_EQ(order_.record.extra[0], static_cast<std::uint32_t>(bad)) << to_string(opcode);
+    EXPECT_EQ(order_.record.extra[0], static_cast<std::uint32_t>(bad))
+        << static_cast<unsigned>(opcode);
   }
 }
 
@@ -73,8 +70,8 @@ TEST_F(ModelStatuses, RecordRequestedWithoutAnAddressForIt) {
 }
 
 TEST_F(ModelStatuses, ReservedFieldNotZero) {
-  const auto expect = [this](auto spoil, Opcode opcode = Opcode::memmove) {
-    plain(opcode);
+  const auto expect = [this](auto spoil) {
+    plain(Opcode::memmove);
     spoil(order_.descriptor);
     expect_refused(Status::reserved_not_zero);
   };
@@ -82,20 +79,16 @@ TEST_F(ModelStatuses, ReservedFieldNotZero) {
   expect([](Descriptor& d) { d.reserved = 1; });
   expect([](Descriptor& d) { d.extra[0] = 1; });
   expect([](Descriptor& d) { d.extra[2] = 1; });
-  expect([](Descriptor& d) { d.extra[0] = 0x100; }, Opcode::compare);
-  expect([](Descriptor& d) { d.extra[0] = 1ull << 32; }, Opcode::crc);
-  expect([](Descriptor& d) { d.extra[1] = 1; }, Opcode::dualcast);
 }
 
 TEST_F(ModelStatuses, SizeOutOfRange) {
-  for (const Opcode opcode : {Opcode::memmove, Opcode::memfill, Opcode::compare, Opcode::dualcast,
-                              Opcode::crc, Opcode::copy_crc, Opcode::cache_flush})
+  for (const Opcode opcode : {Opcode::memmove, Opcode::memfill})
     for (const std::uint32_t size : {0u, 10'001u, ~0u}) {
       plain(opcode);
       order_.descriptor.size = size;
       expect_refused(Status::size_out_of_range);
     }
-  plain(Opcode::crc);
+  plain(Opcode::memmove);
   order_.descriptor.size = 10'000;
   EXPECT_EQ(run(*model_, order_), Status::success);
 }
@@ -114,28 +107,6 @@ TEST_F(ModelStatuses, BatchCountOutOfRangeAndListMisaligned) {
   }
   order_.of(reinterpret_cast<const std::byte*>(list.data()) + 32, nullptr, 2);
   expect_refused(Status::list_misaligned);
-}
-
-TEST_F(ModelStatuses, OverlapWhereItIsForbidden) {
-  plain(Opcode::copy_crc);
-  for (const std::ptrdiff_t shift : {-99, 0, 99}) {
-    order_.of(destination_.data() + 100, destination_.data() + 100 + shift, 100);
-    expect_refused(Status::overlap);
-  }
-  plain(Opcode::dualcast);
-  order_.descriptor.extra[0] = address_of(destination_.data() + 99);
-  expect_refused(Status::overlap);
-  order_.descriptor.extra[0] = order_.descriptor.source + 99;
-  expect_refused(Status::overlap);
-  order_.descriptor.destination = order_.descriptor.source - 99;
-  order_.descriptor.extra[0] = address_of(destination_.data());
-  expect_refused(Status::overlap);
-}
-
-TEST_F(ModelStatuses, DualcastToDifferentOffsetsInAPage) {
-  plain(Opcode::dualcast);
-  order_.descriptor.extra[0] = order_.descriptor.destination + 4096 + 64;
-  expect_refused(Status::dualcast_misaligned);
 }
 
 TEST_F(ModelStatuses, InterruptThatNobodyGave) {
@@ -165,7 +136,7 @@ TEST_F(ModelStatuses, CompletionNotTranslated) {
 }
 
 TEST_F(ModelStatuses, TheFirstSoftwareErrorStaysUntilTaken) {
-  order_.set(Opcode::create_delta, none);
+  order_.set(kUnknown, none);
   submit(*model_, order_.descriptor);
   order_.set(Opcode::noop, fence);
   submit(*model_, order_.descriptor);

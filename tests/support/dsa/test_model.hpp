@@ -20,6 +20,8 @@ using Buffer = std::vector<std::byte>;
 
 inline constexpr Flags kAnswered = Flags::completion_valid | Flags::request_completion;
 
+inline constexpr Opcode kUnknown{0x07};  // the model knows it no more than the engine does
+
 inline Buffer random_bytes(Bytes bytes, std::uint64_t seed) {
   Buffer buffer(bytes);
   std::mt19937_64 dice(seed);
@@ -79,15 +81,12 @@ inline unsigned run_to_the_end(DeviceModel& model, Order& order) {
     if (run(model, order) != Status::page_fault) return faults;
     const std::uint32_t done = order.record.bytes_completed;
     rest.size -= done;
-    if (rest.opcode() == Opcode::crc || rest.opcode() == Opcode::copy_crc)
-      rest.extra[0] = order.record.extra[0] & 0xffff'ffff;
     if (order.record.result == 1) continue;
     if (rest.opcode() == Opcode::memfill)  // the pattern begins anew, so it must be turned
       rest.source = std::rotr(rest.source, static_cast<int>(done % 8 * 8));
     else
       rest.source += done;
     rest.destination += done;
-    if (rest.opcode() == Opcode::dualcast) rest.extra[0] += done;
   }
 }
 
