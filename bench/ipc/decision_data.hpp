@@ -1,7 +1,7 @@
 #pragma once  // bench/ipc/decision_data.hpp: numbers that somebody decides about, and how that is
               // done without planes.
 
-#include <gantry/shape/decision.hpp>
+#include <gantry/decision.hpp>
 
 #include "../support/trips/subject.hpp"
 

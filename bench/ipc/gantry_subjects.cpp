@@ -6,7 +6,7 @@
 #include <cstring>
 #include <deque>
 #include <gantry/gantry.hpp>
-#include <gantry/run/trace.hpp>
+#include <gantry/runtime.hpp>
 #include <thread>
 
 #include "../support/system/cpus.hpp"

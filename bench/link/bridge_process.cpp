@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <gantry/runtime.hpp>
 #include <random>
 

@@ -1,6 +1,6 @@
 #pragma once  // bench/memory/lru_cache.hpp: an implicit registration cache, as libraries have them.
 
-#include <gantry/memory/registrar.hpp>
+#include <gantry/memory.hpp>
 #include <map>
 #include <mutex>
 

@@ -1,6 +1,6 @@
 #pragma once  // bench/memory/registrar_list.hpp: the devices that blocks are registered with.
 
-#include <gantry/memory/registrar.hpp>
+#include <gantry/memory.hpp>
 #include <memory>
 #include <string>
 #include <vector>

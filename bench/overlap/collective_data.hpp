@@ -1,6 +1,6 @@
 #pragma once  // bench/overlap/collective_data.hpp: what ranks have before a collective, and after.
 
-#include <gantry/schedule/collectives.hpp>
+#include <gantry/collectives.hpp>
 #include <span>
 
 #include "../support/process/link.hpp"

@@ -6,7 +6,7 @@
 #include <array>
 #include <cmath>
 #include <fstream>
-#include <gantry/schedule/choice.hpp>
+#include <gantry/plan.hpp>
 #include <random>
 #include <sstream>
 

@@ -3,8 +3,8 @@
 
 #include <chrono>
 #include <functional>
-#include <gantry/gemm/device.hpp>
-#include <gantry/schedule/executor.hpp>
+#include <gantry/gemm.hpp>
+#include <gantry/plan.hpp>
 #include <optional>
 #include <vector>
 

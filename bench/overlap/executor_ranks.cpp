@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <gantry/runtime.hpp>
-#include <gantry/schedule/executor.hpp>
+#include <gantry/plan.hpp>
 #include <optional>
 
 #include "../support/report/series.hpp"

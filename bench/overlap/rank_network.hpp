@@ -1,6 +1,6 @@
 #pragma once  // bench/overlap/rank_network.hpp: hosts of a group's ranks, and rated links between.
 
-#include <gantry/schedule/cost.hpp>
+#include <gantry/plan.hpp>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <gantry/schedule/product.hpp>
+#include <gantry/product.hpp>
 #include <map>
 #include <optional>
 

@@ -1,6 +1,6 @@
 #pragma once  // bench/overlap/rank_start.hpp: one process a rank, and where they meet.
 
-#include <gantry/schedule/executor.hpp>
+#include <gantry/plan.hpp>
 #include <optional>
 
 #include "../support/process/child.hpp"

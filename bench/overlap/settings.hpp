@@ -1,7 +1,6 @@
 #pragma once  // bench/overlap/settings.hpp: what a run of this benchmark was asked for.
 
-#include <gantry/schedule/cost.hpp>
-#include <gantry/schedule/overlap.hpp>
+#include <gantry/plan.hpp>
 #include <string>
 #include <vector>
 

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <gantry/schedule/choice.hpp>
+#include <gantry/plan.hpp>
 
 #include "../support/report/findings.hpp"
 #include "contest.hpp"

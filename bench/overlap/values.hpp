@@ -1,6 +1,6 @@
 #pragma once  // bench/overlap/values.hpp: what the tensors of a plan hold, and what they have to.
 
-#include <gantry/schedule/executor.hpp>
+#include <gantry/plan.hpp>
 
 namespace gantry::bench {
 

@@ -1,6 +1,6 @@
 #pragma once  // bench/overlap/work.hpp: what the ranks of this benchmark do when told to.
 
-#include <gantry/schedule/overlap.hpp>
+#include <gantry/plan.hpp>
 #include <variant>
 
 namespace gantry::bench {

@@ -7,7 +7,7 @@
 
 #include <algorithm>
 #include <gantry/gemm.hpp>
-#include <gantry/schedule/overlap.hpp>
+#include <gantry/plan.hpp>
 #include <vector>
 
 #include "../overlap/values.hpp"

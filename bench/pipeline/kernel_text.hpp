@@ -1,6 +1,6 @@
 #pragma once  // bench/pipeline/kernel_text.hpp: one text of a kernel for OpenCL C and CUDA C++.
 
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 #include <string>
 
 namespace gantry::bench {

@@ -1,7 +1,7 @@
 #pragma once  // bench/pipeline/settings.hpp: what a run of this benchmark was asked for.
 
 #include <array>
-#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline.hpp>
 #include <string>
 #include <vector>
 

@@ -1,6 +1,6 @@
 #pragma once  // bench/pipeline/trace.hpp: runs as Perfetto shows them.
 
-#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline.hpp>
 #include <string>
 #include <vector>
 

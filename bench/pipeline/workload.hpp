@@ -2,7 +2,7 @@
               // right.
 
 #include <deque>
-#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline.hpp>
 #include <memory>
 #include <vector>
 

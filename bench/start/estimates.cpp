@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <gantry/image/loading.hpp>
+#include <gantry/image.hpp>
 
 #include "../support/report/findings.hpp"
 #include "../support/report/statistics.hpp"

@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <gantry/image/loading.hpp>
+#include <gantry/image.hpp>
 #include <optional>
 
 #include "../support/report/statistics.hpp"

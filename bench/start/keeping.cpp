@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <fstream>
-#include <gantry/image/keeping.hpp>
+#include <gantry/image.hpp>
 
 #include "../support/report/series.hpp"
 

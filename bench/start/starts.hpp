@@ -2,7 +2,7 @@
               // disks, how a process serves, what a start took.
 
 #include <functional>
-#include <gantry/engine/file_io.hpp>
+#include <gantry/file.hpp>
 
 #include "../support/process/process_group.hpp"
 #include "../support/process/program_guard.hpp"

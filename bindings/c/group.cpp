@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <gantry/schedule/collectives.hpp>
+#include <gantry/collectives.hpp>
 #include <limits>
 
 #include "options.hpp"

@@ -4,10 +4,8 @@
 
 #include <atomic>
 #include <gantry/channel.hpp>
-#include <gantry/channel/inbox.hpp>
-#include <gantry/channel/request.hpp>
-#include <gantry/channel/work_queue.hpp>
-#include <gantry/run/stage.hpp>
+#include <gantry/call.hpp>
+#include <gantry/stage.hpp>
 #include <gantry/runtime.hpp>
 #include <memory>
 #include <optional>

@@ -2,8 +2,8 @@
 #include <gantry/image.h>
 
 #include <cstdlib>
-#include <gantry/image/keeping.hpp>
-#include <gantry/run/launch.hpp>
+#include <gantry/image.hpp>
+#include <gantry/stage.hpp>
 
 #include "options.hpp"
 #include "parts.hpp"

@@ -1,7 +1,6 @@
 #pragma once  // bindings/c/parts.hpp: what is to be sent, as the library takes it.
 
-#include <gantry/channel/message.hpp>
-#include <gantry/channel/options.hpp>
+#include <gantry/channel.hpp>
 #include <span>
 #include <vector>
 

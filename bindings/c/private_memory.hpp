@@ -1,6 +1,6 @@
 #pragma once  // bindings/c/private_memory.hpp: bytes of a message that their holder may write.
 
-#include <gantry/channel/message.hpp>
+#include <gantry/channel.hpp>
 #include <utility>
 
 #include "errors.hpp"

@@ -1,5 +1,5 @@
 #include <cstring>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <string>
 
 #include "handles.hpp"

@@ -2,7 +2,7 @@
 
 #include <gantry/image.h>
 
-#include <gantry/run/launch.hpp>
+#include <gantry/stage.hpp>
 
 #include <array>
 #include <thread>

@@ -5,7 +5,7 @@
 #include <chrono>
 #include <cstddef>
 #include <cstring>
-#include <gantry/channel/options.hpp>
+#include <gantry/channel.hpp>
 #include <string>
 
 #include "errors.hpp"

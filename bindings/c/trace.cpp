@@ -1,6 +1,6 @@
 #include <gantry/trace.h>
 
-#include <gantry/run/trace.hpp>
+#include <gantry/runtime.hpp>
 
 #include "errors.hpp"
 

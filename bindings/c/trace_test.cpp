@@ -2,7 +2,7 @@
 #include <gantry/trace.h>
 #include <gtest/gtest.h>
 
-#include <gantry/run/trace.hpp>
+#include <gantry/runtime.hpp>
 
 #include "test_ends.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <cerrno>
 #include <cstring>
-#include <gantry/run/stage.hpp>
+#include <gantry/stage.hpp>
 #include <gantry/shape.hpp>
 #include <opencv2/core/utils/logger.hpp>
 #include <opencv2/videoio.hpp>

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <gantry/run/stage.hpp>
-#include <gantry/shape/decision.hpp>
+#include <gantry/stage.hpp>
+#include <gantry/decision.hpp>
 
 #include "program.hpp"
 #include "scan.hpp"

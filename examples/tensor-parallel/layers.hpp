@@ -1,6 +1,6 @@
 #pragma once  // layers.hpp: the two layers, as one rank sees them.
 
-#include <gantry/schedule/product.hpp>
+#include <gantry/product.hpp>
 
 #include "options.hpp"
 

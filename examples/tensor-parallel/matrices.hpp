@@ -1,6 +1,6 @@
 #pragma once  // matrices.hpp: the numbers that the layers compute with.
 
-#include <gantry/schedule/product.hpp>
+#include <gantry/product.hpp>
 #include <vector>
 
 #include "options.hpp"

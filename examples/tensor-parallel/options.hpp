@@ -1,7 +1,7 @@
 #pragma once  // options.hpp: the command line.
 
 #include <cstdint>
-#include <gantry/schedule/group.hpp>
+#include <gantry/group.hpp>
 #include <string>
 #include <variant>
 #include <vector>

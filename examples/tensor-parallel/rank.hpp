@@ -1,6 +1,6 @@
 #pragma once  // rank.hpp: one rank from the beginning to the end.
 
-#include <gantry/schedule/group.hpp>
+#include <gantry/group.hpp>
 
 #include "layers.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once  // reference.hpp: the same layers computed by one rank alone, for comparison.
 
 #include <gantry/gemm.hpp>
-#include <gantry/schedule/product.hpp>
+#include <gantry/product.hpp>
 
 #include "options.hpp"
 

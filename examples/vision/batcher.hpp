@@ -1,6 +1,6 @@
 #pragma once  // batcher.hpp: puts batches of tiles together where the next stage will read them.
 
-#include <gantry/run/stage.hpp>
+#include <gantry/stage.hpp>
 #include <memory>
 
 #include "tiles.hpp"

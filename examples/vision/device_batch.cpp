@@ -2,7 +2,7 @@
 
 #include <cstdio>
 #include <fstream>
-#include <gantry/pipeline/stage.hpp>
+#include <gantry/pipeline.hpp>
 #include <gantry/runtime.hpp>
 #include <optional>
 #include <sstream>

@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstring>
-#include <gantry/shape/tensor.hpp>
+#include <gantry/types.hpp>
 #include <type_traits>
 #include <vector>
 

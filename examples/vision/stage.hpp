@@ -1,7 +1,7 @@
 #pragma once  // stage.hpp: the frame of every stage program: arguments, errors, exit status.
 
 #include <exception>
-#include <gantry/run/stage.hpp>
+#include <gantry/stage.hpp>
 #include <optional>
 #include <span>
 

@@ -1,6 +1,6 @@
 #pragma once  // tile_kernel.hpp: TileCutter::cut() as a kernel for a device.
 
-#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline.hpp>
 
 #include "tiles.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once  // calibration/calibration.hpp: measures what each engine costs on this machine.
 
-#include <gantry/engine/policy.hpp>
+#include <gantry/engine.hpp>
 
 namespace gantry {
 

@@ -1,6 +1,6 @@
 #pragma once  // calibration/calibration_store.hpp: keeps calibrations in files.
 
-#include <gantry/engine/policy.hpp>
+#include <gantry/engine.hpp>
 
 #include "base/fd.hpp"
 

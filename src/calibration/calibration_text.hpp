@@ -1,6 +1,6 @@
 #pragma once  // calibration/calibration_text.hpp: a calibration as the text of its file.
 
-#include <gantry/engine/policy.hpp>
+#include <gantry/engine.hpp>
 
 namespace gantry {
 

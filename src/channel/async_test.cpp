@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <poll.h>
 #include <sys/resource.h>
-#include <gantry/channel/async.hpp>
+#include <gantry/call.hpp>
 
 #include <thread>
 

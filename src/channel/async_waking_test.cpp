@@ -1,5 +1,5 @@
 #include <gtest/gtest.h>
-#include <gantry/channel/async.hpp>
+#include <gantry/call.hpp>
 
 #include "base/event.hpp"
 #include "base/fd.hpp"

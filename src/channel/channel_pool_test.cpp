@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 #include <deque>
-#include <gantry/channel/status.hpp>
-#include <gantry/memory/allocator.hpp>
+#include <gantry/runtime.hpp>
+#include <gantry/memory.hpp>
 #include <optional>
 #include <thread>
 

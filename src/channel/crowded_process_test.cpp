@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <sys/resource.h>
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 
 #include "base/result.hpp"
 #include "base/socket.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <deque>
-#include <gantry/channel/async.hpp>
+#include <gantry/call.hpp>
 #include <unordered_map>
 
 #include "base/event.hpp"

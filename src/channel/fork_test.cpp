@@ -4,7 +4,7 @@
 #include <unistd.h>
 
 #include <atomic>
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <thread>
 
 #include "base/test_effort.hpp"

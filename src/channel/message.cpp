@@ -1,9 +1,7 @@
-#include <gantry/channel/message.hpp>
+#include <gantry/channel.hpp>
 
 #include <algorithm>
 #include <array>
-#include <gantry/channel.hpp>
-#include <gantry/channel/early_message.hpp>
 #include <limits>
 #include <utility>
 

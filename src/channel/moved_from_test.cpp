@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <gantry/channel/async.hpp>
+#include <gantry/call.hpp>
 
 #include "channel/rpc/test_rpc.hpp"
 

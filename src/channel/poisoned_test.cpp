@@ -3,7 +3,7 @@
 #include <sys/un.h>
 
 #include <functional>
-#include <gantry/channel/inbox.hpp>
+#include <gantry/call.hpp>
 #include <optional>
 #include <thread>
 

@@ -6,8 +6,8 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <gantry/channel/request.hpp>
-#include <gantry/channel/status.hpp>
+#include <gantry/call.hpp>
+#include <gantry/runtime.hpp>
 #include <vector>
 
 #include "base/result.hpp"

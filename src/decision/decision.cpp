@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <gantry/shape/decision.hpp>
+#include <gantry/decision.hpp>
 
 #include "base/result.hpp"
 #include "decision/decision.hpp"

@@ -1,4 +1,4 @@
-#include <gantry/shape/decision.hpp>
+#include <gantry/decision.hpp>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

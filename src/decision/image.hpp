@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <gantry/shape/decision.hpp>
+#include <gantry/decision.hpp>
 #include <optional>
 #include <vector>
 

@@ -4,7 +4,7 @@
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <gantry/shape/decision.hpp>
+#include <gantry/decision.hpp>
 #include <numeric>
 #include <random>
 #include <vector>

@@ -1,4 +1,4 @@
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 #include <limits>
 #include <stdexcept>
 

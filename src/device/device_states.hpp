@@ -1,6 +1,6 @@
 #pragma once  // device/device_states.hpp: the state behind the handles of gantry/device.hpp.
 
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 #include <utility>
 
 namespace gantry {

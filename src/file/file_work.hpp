@@ -1,6 +1,6 @@
 #pragma once  // file/file_work.hpp: one file transfer, cut into pieces for the kernel.
 
-#include <gantry/engine/file_io.hpp>
+#include <gantry/file.hpp>
 #include <optional>
 #include <vector>
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <deque>
-#include <gantry/engine/file_io.hpp>
+#include <gantry/file.hpp>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"

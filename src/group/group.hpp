@@ -2,7 +2,7 @@
 
 #include <condition_variable>
 #include <deque>
-#include <gantry/schedule/group.hpp>
+#include <gantry/group.hpp>
 #include <mutex>
 #include <optional>
 #include <thread>

@@ -5,7 +5,7 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
-#include <gantry/schedule/group.hpp>
+#include <gantry/group.hpp>
 #include <span>
 
 #include "base/fd.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
-#include <gantry/memory/registrar.hpp>
+#include <gantry/memory.hpp>
 #include <map>
 #include <mutex>
 #include <optional>

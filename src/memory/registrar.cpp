@@ -1,5 +1,5 @@
 #include <algorithm>
-#include <gantry/memory/registrar.hpp>
+#include <gantry/memory.hpp>
 #include <map>
 #include <mutex>
 #include <utility>

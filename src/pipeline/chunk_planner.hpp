@@ -1,7 +1,7 @@
 #pragma once  // pipeline/chunk_planner.hpp: chooses the size of chunks and their number in
               // flight.
 
-#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline.hpp>
 
 #include "pipeline/chunk_ring.hpp"
 

@@ -2,7 +2,7 @@
               // flight.
 
 #include <gantry/memory.hpp>
-#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline.hpp>
 #include <vector>
 
 #include "base/assert.hpp"

@@ -4,9 +4,9 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 #include <gantry/engine.hpp>
-#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline.hpp>
 
 #include "base/result.hpp"
 #include "pipeline/chunk_ring.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // pipeline/file_ends.hpp: a run's transfers between its files and its ring.
 
-#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline.hpp>
 
 namespace gantry {
 

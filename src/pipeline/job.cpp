@@ -1,8 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <gantry/pipeline/pipeline.hpp>
-#include <gantry/pipeline/stage.hpp>
+#include <gantry/pipeline.hpp>
 
 #include "base/result.hpp"
 

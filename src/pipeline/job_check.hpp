@@ -1,7 +1,7 @@
 #pragma once  // pipeline/job_check.hpp: refuses jobs that can never work before anything is done;
               // which bytes form a chunk's buffer.
 
-#include <gantry/pipeline/pipeline.hpp>
+#include <gantry/pipeline.hpp>
 #include <vector>
 
 namespace gantry {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <thread>
 
 #include "base/worker_thread.hpp"

@@ -2,7 +2,7 @@
               // device.
 
 #include <condition_variable>
-#include <gantry/pipeline/stage.hpp>
+#include <gantry/pipeline.hpp>
 #include <mutex>
 
 #include "pipeline/chunk_executor.hpp"

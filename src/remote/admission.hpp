@@ -3,7 +3,7 @@
 
 #include <sys/stat.h>
 
-#include <gantry/channel/options.hpp>
+#include <gantry/channel.hpp>
 #include <gantry/link.hpp>
 
 #include "base/fd.hpp"

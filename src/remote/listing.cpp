@@ -1,6 +1,6 @@
 #include "remote/listing.hpp"
 
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <limits>
 
 #include "base/moved_from.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // remote/listing.hpp: how the channels of another host stand.
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 #include "remote/admission.hpp"
 

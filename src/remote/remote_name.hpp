@@ -1,6 +1,6 @@
 #pragma once  // remote/remote_name.hpp: names of channels on other hosts.
 
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <optional>
 #include <string>
 

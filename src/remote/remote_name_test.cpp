@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 
 namespace gantry {
 namespace {

@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include <cstdlib>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <vector>
 
 #include "base/fd.hpp"

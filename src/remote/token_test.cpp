@@ -6,7 +6,7 @@
 #include <unistd.h>
 
 #include <fstream>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 
 #include "channel/test_support.hpp"
 

@@ -1,6 +1,6 @@
 #pragma once  // runtime/devices.hpp: finds and opens every kind of device.
 
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 #include <gantry/runtime.hpp>
 
 namespace gantry {

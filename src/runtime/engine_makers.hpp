@@ -1,6 +1,6 @@
 #pragma once  // runtime/engine_makers.hpp: makes every engine but inline.
 
-#include <gantry/engine/policy.hpp>
+#include <gantry/engine.hpp>
 
 #include "runtime/lazy_engine.hpp"
 

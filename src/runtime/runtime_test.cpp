@@ -4,7 +4,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <gantry/channel/status.hpp>
 #include <gantry/runtime.hpp>
 
 namespace gantry {

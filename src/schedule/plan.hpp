@@ -1,6 +1,6 @@
 #pragma once  // schedule/plan.hpp: plans in words, for the parts of this module.
 
-#include <gantry/schedule/plan.hpp>
+#include <gantry/plan.hpp>
 #include <optional>
 
 namespace gantry {

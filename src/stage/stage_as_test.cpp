@@ -1,6 +1,6 @@
 // Outputs that convert: the launcher says what their tensors become, or a send does.
 #include <algorithm>
-#include <gantry/run/stage.hpp>
+#include <gantry/stage.hpp>
 #include <random>
 
 #include "base/half_float.hpp"

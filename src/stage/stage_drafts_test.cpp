@@ -1,7 +1,7 @@
 // Drafts that stages send, over every transport: whole, with what is said of them, or refused.
 #include <algorithm>
-#include <gantry/memory/allocator.hpp>
-#include <gantry/run/stage.hpp>
+#include <gantry/memory.hpp>
+#include <gantry/stage.hpp>
 
 #include "stage/stage_rig_test.hpp"
 

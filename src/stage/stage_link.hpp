@@ -1,6 +1,6 @@
 #pragma once  // stage/stage_link.hpp: what each transport implements for a stage's ends.
 
-#include <gantry/run/launch.hpp>
+#include <gantry/stage.hpp>
 #include <memory>
 #include <vector>
 

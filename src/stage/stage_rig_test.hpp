@@ -14,7 +14,7 @@
 #include <filesystem>
 #include <functional>
 #include <gantry/channel.hpp>
-#include <gantry/run/launch.hpp>
+#include <gantry/stage.hpp>
 #include <random>
 
 #include "base/fd.hpp"

@@ -1,6 +1,6 @@
 // Stages in processes of their own, over every transport: what is sent arrives, once, whole and
 // in order, and every way to end is told apart from every other.
-#include <gantry/run/stage.hpp>
+#include <gantry/stage.hpp>
 #include <numeric>
 
 #include "base/event.hpp"

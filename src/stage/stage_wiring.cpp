@@ -6,8 +6,7 @@
 #include <array>
 #include <charconv>
 #include <cstdlib>
-#include <gantry/run/launch.hpp>
-#include <gantry/run/stage.hpp>
+#include <gantry/stage.hpp>
 #include <limits>
 
 #include "base/result.hpp"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 #include <stdlib.h>
 
-#include <gantry/run/launch.hpp>
+#include <gantry/stage.hpp>
 #include <limits>
 #include <random>
 

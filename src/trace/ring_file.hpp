@@ -1,7 +1,7 @@
 #pragma once  // trace/ring_file.hpp: the files of a trace, and what their bytes say.
 
 #include <algorithm>
-#include <gantry/run/trace.hpp>
+#include <gantry/runtime.hpp>
 
 #include "base/clock.hpp"
 #include "base/result.hpp"

@@ -7,7 +7,7 @@
 #include <sys/socket.h>
 #include <sys/wait.h>
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <random>
 #include <thread>
 

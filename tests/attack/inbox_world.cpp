@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <gantry/channel/inbox.hpp>
+#include <gantry/call.hpp>
 #include <limits>
 #include <thread>
 #include <tuple>

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <atomic>
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <thread>
 #include <tuple>
 

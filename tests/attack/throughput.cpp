@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <optional>
 #include <stdexcept>
 

@@ -1,6 +1,6 @@
 #include "attack/worlds.hpp"
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 
 #include "attack/honest.hpp"
 

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <gantry/gemm/device.hpp>
+#include <gantry/gemm.hpp>
 #include <limits>
 #include <random>
 

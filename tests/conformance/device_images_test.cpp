@@ -1,6 +1,6 @@
 // device_images_test.cpp: load_image() brings images to the memory of every device.
 
-#include <gantry/image/loading.hpp>
+#include <gantry/image.hpp>
 
 #include <gmock/gmock.h>
 #include <sys/wait.h>

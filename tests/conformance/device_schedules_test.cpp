@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <barrier>
-#include <gantry/gemm/device.hpp>
+#include <gantry/gemm.hpp>
 
 #include "base/test_effort.hpp"
 #include "device/cpu/cpu_device.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // fake_device.hpp: a device whose failures a test sets.
 
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 #include <map>
 #include <mutex>
 

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <gantry/run/trace.hpp>
+#include <gantry/runtime.hpp>
 
 #include "link_suite.hpp"
 #include "trace/tracer.hpp"

@@ -1,7 +1,7 @@
 #pragma once  // test_file_lane.hpp: a way to files that a test holds up.
 
 #include <condition_variable>
-#include <gantry/engine/file_io.hpp>
+#include <gantry/file.hpp>
 #include <map>
 #include <mutex>
 #include <set>

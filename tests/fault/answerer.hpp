@@ -1,6 +1,6 @@
 #pragma once  // fault/answerer.hpp: the server's role, as victim, survivor or successor.
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <map>
 #include <optional>
 #include <set>

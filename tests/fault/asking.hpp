@@ -1,6 +1,6 @@
 #pragma once  // fault/asking.hpp: what a client and its server agree on.
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 
 #include "fault/payload.hpp"
 #include "fault/trouble.hpp"

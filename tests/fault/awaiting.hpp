@@ -1,6 +1,6 @@
 #pragma once  // fault/awaiting.hpp: a role that waits in coroutines.
 
-#include <gantry/channel/async.hpp>
+#include <gantry/call.hpp>
 
 #include "base/fd.hpp"
 #include "fault/part.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // fault/caller.hpp: the client's role, as victim, survivor or successor.
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <optional>
 #include <vector>
 

@@ -1,7 +1,7 @@
 #pragma once  // fault/image_roles.hpp: who works with images, and is killed at it.
 
-#include <gantry/image/keeping.hpp>
-#include <gantry/image/snapshot.hpp>
+#include <gantry/image.hpp>
+#include <gantry/snapshot.hpp>
 
 #include "fault/image_child.hpp"
 #include "image/test_image.hpp"

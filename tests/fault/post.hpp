@@ -1,7 +1,7 @@
 #pragma once  // fault/post.hpp: an inbox and the producers that come to it.
 
 #include <array>
-#include <gantry/channel/inbox.hpp>
+#include <gantry/call.hpp>
 #include <map>
 #include <optional>
 

@@ -1,6 +1,6 @@
 // A collective read from a file: it is refused, or it becomes plans, each of which survives being
 // written, and is checked or refused.
-#include <gantry/schedule/collective.hpp>
+#include <gantry/collectives.hpp>
 
 #include "fuzz/input.hpp"
 

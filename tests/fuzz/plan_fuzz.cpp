@@ -1,5 +1,5 @@
 // A plan read from a file: what is understood survives being written, and is checked or refused.
-#include <gantry/schedule/plan.hpp>
+#include <gantry/plan.hpp>
 
 #include "fuzz/input.hpp"
 

@@ -1,5 +1,5 @@
 // The text in which a launcher tells a stage its ends: what is understood survives being written.
-#include <gantry/run/launch.hpp>
+#include <gantry/stage.hpp>
 
 #include "fuzz/input.hpp"
 

@@ -4,12 +4,12 @@
 
 #include <filesystem>
 #include <fstream>
-#include <gantry/channel/work_queue.hpp>
-#include <gantry/device/device.hpp>
+#include <gantry/call.hpp>
+#include <gantry/device.hpp>
 #include <gantry/engine.hpp>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <gantry/runtime.hpp>
-#include <gantry/schedule/group.hpp>
+#include <gantry/group.hpp>
 #include <set>
 #include <thread>
 

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <gantry/run/launch.hpp>
+#include <gantry/stage.hpp>
 #include <gantry/runtime.hpp>
 #include <nlohmann/json.hpp>
 

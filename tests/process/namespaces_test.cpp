@@ -8,7 +8,7 @@
 #include <csignal>
 #include <filesystem>
 #include <fstream>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 #include "cli_support.hpp"
 

@@ -4,7 +4,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <gantry/channel/options.hpp>
+#include <gantry/channel.hpp>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>

@@ -1,7 +1,6 @@
 // Recording from a program: what the events of each way of sending say.
 #include <gmock/gmock.h>
 
-#include <gantry/run/trace.hpp>
 #include <gantry/runtime.hpp>
 
 #include "support/subprocess.hpp"

@@ -1,7 +1,6 @@
 // What becomes of rings while they are recorded: long runs, ends that wait, files that are cut off.
 #include <sys/wait.h>
 
-#include <gantry/run/trace.hpp>
 #include <gantry/runtime.hpp>
 
 #include "run_support.hpp"

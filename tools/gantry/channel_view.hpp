@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/channel_view.hpp: how ls and top show channels.
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <string>
 #include <vector>
 

@@ -1,7 +1,7 @@
 #pragma once  // tools/gantry/directory.hpp: the channel directory for commands that only look.
 
 #include <gantry/channel.hpp>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 namespace gantry::cli {
 

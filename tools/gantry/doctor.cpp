@@ -2,11 +2,10 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <gantry/gemm.hpp>
 #include <gantry/image.hpp>
-#include <gantry/run/stage.hpp>
-#include <gantry/runtime.hpp>
+#include <gantry/stage.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
 

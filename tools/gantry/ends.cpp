@@ -5,7 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 
 #include "channel_view.hpp"
 #include "output.hpp"

@@ -1,9 +1,7 @@
 #pragma once  // tools/gantry/ends.hpp: the ends to which put sends and from which get receives.
 
-#include <gantry/channel/status.hpp>
-#include <gantry/run/launch.hpp>
-#include <gantry/run/stage.hpp>
 #include <gantry/runtime.hpp>
+#include <gantry/stage.hpp>
 #include <variant>
 
 #include "channel_options.hpp"

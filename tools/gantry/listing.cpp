@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 
 #include "channel_view.hpp"
 #include "directory.hpp"

@@ -1,7 +1,7 @@
 #pragma once  // tools/gantry/listing.hpp: the channels that a command looks at, here or on another
               // host.
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include "tools/command_line/command.hpp"
 
 #include "interrupt.hpp"

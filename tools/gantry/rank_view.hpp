@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/rank_view.hpp: how ranks and top show the ranks of groups.
 
-#include <gantry/schedule/rank_status.hpp>
+#include <gantry/plan.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>

@@ -1,6 +1,6 @@
 #pragma once  // tools/status/channel_json.hpp: channels as JSON, for the program and for bindings.
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>

@@ -1,7 +1,7 @@
 #pragma once  // bench/start/restore/contents.hpp: the memory of programs that are worth saving.
 
 #include <array>
-#include <gantry/image/snapshot.hpp>
+#include <gantry/snapshot.hpp>
 #include <string>
 
 #include "../../support/system/posix.hpp"

@@ -1,7 +1,7 @@
 #include "channel/consumer/consumer.hpp"
 
 #include <algorithm>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <bit>
 #include <cstring>
-#include <gantry/channel/message.hpp>
+#include <gantry/channel.hpp>
 #include <memory>
 #include <new>
 

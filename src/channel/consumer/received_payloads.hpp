@@ -3,7 +3,7 @@
 
 #include <array>
 #include <atomic>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <optional>
 #include <vector>
 

@@ -3,7 +3,7 @@
 
 #include <array>
 #include <atomic>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <gantry/memory.hpp>
 #include <map>
 #include <memory>

@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <optional>
 #include <thread>
 

@@ -3,8 +3,8 @@
 #include <sys/stat.h>
 
 #include <array>
-#include <gantry/channel/inbox.hpp>
-#include <gantry/channel/status.hpp>
+#include <gantry/call.hpp>
+#include <gantry/runtime.hpp>
 #include <optional>
 #include <thread>
 

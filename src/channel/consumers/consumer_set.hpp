@@ -3,7 +3,7 @@
 
 #include <poll.h>
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <mutex>
 #include <span>
 

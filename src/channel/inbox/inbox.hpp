@@ -1,6 +1,6 @@
 #pragma once  // channel/inbox/inbox.hpp: the receiving end behind Inbox.
 
-#include <gantry/channel/inbox.hpp>
+#include <gantry/call.hpp>
 
 #include "base/wake_limit.hpp"
 #include "channel/inbox/producer_listener.hpp"

@@ -3,7 +3,7 @@
 #include <linux/sockios.h>
 #include <sys/ioctl.h>
 #include <sys/socket.h>
-#include <gantry/channel/inbox.hpp>
+#include <gantry/call.hpp>
 
 #include <thread>
 

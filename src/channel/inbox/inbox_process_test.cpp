@@ -1,6 +1,6 @@
 #include <gmock/gmock.h>
 #include <sched.h>
-#include <gantry/channel/inbox.hpp>
+#include <gantry/call.hpp>
 
 #include <thread>
 

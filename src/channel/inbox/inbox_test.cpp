@@ -1,8 +1,8 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include <gantry/channel/inbox.hpp>
-#include <gantry/channel/status.hpp>
+#include <gantry/call.hpp>
+#include <gantry/runtime.hpp>
 
 #include <set>
 #include <thread>

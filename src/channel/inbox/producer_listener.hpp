@@ -1,6 +1,6 @@
 #pragma once  // channel/inbox/producer_listener.hpp: an inbox's handshake with its producers.
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <mutex>
 
 #include "channel/consumer/consumer.hpp"

@@ -4,8 +4,7 @@
 #include <sys/resource.h>
 #include <sys/socket.h>
 
-#include <gantry/channel/inbox.hpp>
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <thread>
 
 #include "base/event.hpp"

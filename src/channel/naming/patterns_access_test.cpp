@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"

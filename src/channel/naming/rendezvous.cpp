@@ -16,7 +16,7 @@
 #include <cstdio>
 #include <cstring>
 #include <filesystem>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <optional>
 #include <set>
 

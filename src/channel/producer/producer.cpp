@@ -1,7 +1,7 @@
 #include "channel/producer/producer.hpp"
 
 #include <algorithm>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <new>
 #include <utility>
 

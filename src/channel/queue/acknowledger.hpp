@@ -1,6 +1,6 @@
 #pragma once  // channel/queue/acknowledger.hpp: how a member and its items tell the queue.
 
-#include <gantry/channel/work_queue.hpp>
+#include <gantry/call.hpp>
 #include <mutex>
 #include <vector>
 

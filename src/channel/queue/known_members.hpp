@@ -1,6 +1,6 @@
 #pragma once  // channel/queue/known_members.hpp: which connection is which member's.
 
-#include <gantry/channel/inbox.hpp>
+#include <gantry/call.hpp>
 #include <unordered_map>
 
 #include "base/assert.hpp"

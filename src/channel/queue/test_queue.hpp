@@ -1,6 +1,6 @@
 #pragma once  // channel/queue/test_queue.hpp: a queue and its members in one scratch directory.
 
-#include <gantry/channel/work_queue.hpp>
+#include <gantry/call.hpp>
 #include <set>
 
 #include "channel/test_support.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <deque>
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 
 namespace gantry {
 

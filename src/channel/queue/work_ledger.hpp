@@ -1,7 +1,7 @@
 #pragma once  // channel/queue/work_ledger.hpp: which item is whose.
 
 #include <deque>
-#include <gantry/channel/work_queue.hpp>
+#include <gantry/call.hpp>
 #include <map>
 #include <optional>
 #include <set>

@@ -1,6 +1,6 @@
 #pragma once  // channel/rpc/client.hpp: what Client and its PendingReplies share.
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <map>
 
 #include "base/assert.hpp"

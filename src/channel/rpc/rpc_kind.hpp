@@ -1,7 +1,6 @@
 #pragma once  // channel/rpc/rpc_kind.hpp: the messages between a client and its server.
 
-#include <gantry/channel/message.hpp>
-#include <gantry/channel/options.hpp>
+#include <gantry/channel.hpp>
 
 namespace gantry {
 

@@ -1,7 +1,7 @@
 #pragma once  // channel/rpc/server.hpp: the answering end behind Server and Request.
 
 #include <deque>
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <map>
 
 #include "channel/inbox/inbox.hpp"

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 
 #include "channel/test_support.hpp"
 

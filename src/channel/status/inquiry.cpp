@@ -8,7 +8,7 @@
 #include <algorithm>
 #include <ctime>
 #include <filesystem>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 #include <system_error>
 
 namespace gantry {

@@ -3,7 +3,7 @@
 
 #include <array>
 #include <cstring>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 #include "base/fd.hpp"
 #include "base/result.hpp"

@@ -2,7 +2,7 @@
 
 #include <fmt/format.h>
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 // The texts of ChannelStatus and the explanations.
 namespace gantry {

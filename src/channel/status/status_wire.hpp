@@ -1,7 +1,7 @@
 #pragma once  // channel/status/status_wire.hpp: ChannelStatus as bytes between processes.
               // docs/formats/channel.md
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 #include "channel/wire/protocol.hpp"
 

@@ -1,7 +1,6 @@
 #pragma once  // channel/wire/draft_checks.hpp: what is refused of a send over every transport.
 
-#include <gantry/channel/message.hpp>
-#include <gantry/channel/options.hpp>
+#include <gantry/channel.hpp>
 
 #include "base/result.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <array>
 #include <cstdint>
-#include <gantry/channel/options.hpp>
+#include <gantry/channel.hpp>
 
 namespace gantry {
 

@@ -1,6 +1,6 @@
 #pragma once  // channel/wire/far_sides.hpp: ends whose channel is on another host.
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 
 #include "base/moved_from.hpp"
 

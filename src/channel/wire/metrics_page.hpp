@@ -1,7 +1,7 @@
 #pragma once  // channel/wire/metrics_page.hpp: the counters of one end, in shared memory.
 
 #include <array>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 #include "base/clock.hpp"
 #include "base/fd.hpp"

@@ -2,7 +2,7 @@
               // callables for kernels.
 
 #include <functional>
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 
 namespace gantry {
 

@@ -1,7 +1,7 @@
 #pragma once  // device/cuda/cuda_device.hpp: NVIDIA's devices, through their driver alone.
 
 #include <functional>
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 #include <vector>
 
 namespace gantry {

@@ -1,7 +1,7 @@
 #pragma once  // device/cuda/cuda_registrar.hpp: registers host memory that CUDA devices reach
               // directly.
 
-#include <gantry/memory/registrar.hpp>
+#include <gantry/memory.hpp>
 
 namespace gantry {
 

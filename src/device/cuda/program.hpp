@@ -1,7 +1,7 @@
 #pragma once  // device/cuda/program.hpp: modules, their kernels and launches; compiles CUDA C++
               // with NVRTC, where it is installed.
 
-#include <gantry/device/kernel.hpp>
+#include <gantry/kernel.hpp>
 #include <optional>
 
 #include "device/cuda/context.hpp"

@@ -2,7 +2,7 @@
               // loader.
 
 #include <chrono>
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 #include <vector>
 
 namespace gantry {

@@ -1,6 +1,6 @@
 #pragma once  // engine/codec/frame_codec.hpp: what packs one frame.
 
-#include <gantry/engine/codec.hpp>
+#include <gantry/image.hpp>
 #include <memory>
 #include <optional>
 

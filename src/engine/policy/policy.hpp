@@ -1,7 +1,7 @@
 #pragma once  // engine/policy/policy.hpp: which engine executes a move, and why.
 
 #include <array>
-#include <gantry/engine/policy.hpp>
+#include <gantry/engine.hpp>
 #include <limits>
 
 namespace gantry {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <array>
-#include <gantry/shape/tensor.hpp>
+#include <gantry/types.hpp>
 #include <utility>
 
 #include "base/assert.hpp"

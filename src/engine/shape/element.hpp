@@ -1,6 +1,6 @@
 #pragma once  // engine/shape/element.hpp: the element types that a reshape knows.
 
-#include <gantry/shape/tensor.hpp>
+#include <gantry/types.hpp>
 
 namespace gantry::shape {
 

@@ -1,6 +1,6 @@
 #pragma once  // engine/shape/groups.hpp: how groups are written down in a DataType.
 
-#include <gantry/shape/tensor.hpp>
+#include <gantry/types.hpp>
 
 namespace gantry::shape {
 

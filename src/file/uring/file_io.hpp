@@ -1,6 +1,6 @@
 #pragma once  // file/uring/file_io.hpp: files by io_uring.
 
-#include <gantry/engine/file_io.hpp>
+#include <gantry/file.hpp>
 
 namespace gantry {
 

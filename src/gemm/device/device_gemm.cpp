@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
-#include <gantry/device/kernel.hpp>
-#include <gantry/gemm/device.hpp>
+#include <gantry/kernel.hpp>
+#include <gantry/gemm.hpp>
 #include <mutex>
 #include <optional>
 

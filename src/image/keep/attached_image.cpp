@@ -1,4 +1,4 @@
-#include <gantry/image/keeping.hpp>
+#include <gantry/image.hpp>
 
 #include <algorithm>
 #include <cstdlib>

@@ -1,6 +1,6 @@
-#include <gantry/image/keeping.hpp>
+#include <gantry/image.hpp>
 
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 #include <fcntl.h>
 #include <fmt/format.h>

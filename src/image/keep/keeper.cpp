@@ -1,6 +1,6 @@
 #include <poll.h>
-#include <gantry/channel/status.hpp>
-#include <gantry/image/keeping.hpp>
+#include <gantry/runtime.hpp>
+#include <gantry/image.hpp>
 
 #include <algorithm>
 #include <array>

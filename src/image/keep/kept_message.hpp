@@ -1,7 +1,7 @@
 #pragma once  // image/keep/kept_message.hpp: an image as the message that a keeper sends: its
               // tables, then each partition that has bytes.
 
-#include <gantry/channel/message.hpp>
+#include <gantry/channel.hpp>
 
 #include "image/tables.hpp"
 

@@ -2,7 +2,7 @@
               // them, whatever becomes of the bytes.
 
 #include <functional>
-#include <gantry/image/loading.hpp>
+#include <gantry/image.hpp>
 #include <thread>
 
 #include "base/assert.hpp"

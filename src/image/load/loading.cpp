@@ -1,7 +1,7 @@
 #include "image/load/loading.hpp"
 
 #include <algorithm>
-#include <gantry/image/loading.hpp>
+#include <gantry/image.hpp>
 
 #include "base/assert.hpp"
 #include "base/disown.hpp"

@@ -1,7 +1,7 @@
 #pragma once  // image/load/loading.hpp: what the workers of a loading and those who wait share.
 
 #include <condition_variable>
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 #include <list>
 #include <map>
 #include <mutex>

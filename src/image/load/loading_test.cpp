@@ -1,4 +1,4 @@
-#include <gantry/image/loading.hpp>
+#include <gantry/image.hpp>
 
 #include <fcntl.h>
 #include <gmock/gmock.h>

@@ -1,7 +1,7 @@
 #pragma once  // image/load/test_gated_file_io.hpp: a file that answers only as many reads as it
               // may.
 
-#include <gantry/engine/file_io.hpp>
+#include <gantry/file.hpp>
 
 #include <gtest/gtest.h>
 #include <unistd.h>

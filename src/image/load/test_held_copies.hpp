@@ -1,7 +1,7 @@
 #pragma once  // image/load/test_held_copies.hpp: a device whose copies a test holds up or lets
               // fail, and a file that is read at once.
 
-#include <gantry/engine/file_io.hpp>
+#include <gantry/file.hpp>
 
 #include <gtest/gtest.h>
 #include <unistd.h>

@@ -2,7 +2,7 @@
               // where their pages lie in its image.
 
 #include <array>
-#include <gantry/image/snapshot.hpp>
+#include <gantry/snapshot.hpp>
 #include <optional>
 #include <span>
 #include <string>

@@ -1,7 +1,7 @@
 #include <sys/epoll.h>
 
 #include <condition_variable>
-#include <gantry/image/snapshot.hpp>
+#include <gantry/snapshot.hpp>
 #include <mutex>
 #include <thread>
 #include <unordered_set>

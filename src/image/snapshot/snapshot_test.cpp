@@ -1,4 +1,4 @@
-#include <gantry/image/snapshot.hpp>
+#include <gantry/snapshot.hpp>
 
 #include <gmock/gmock.h>
 #include <sys/mman.h>

@@ -1,7 +1,7 @@
 #pragma once  // image/snapshot/tables.hpp: what a snapshot's image says of its pages; written and
               // read.
 
-#include <gantry/image/snapshot.hpp>
+#include <gantry/snapshot.hpp>
 
 #include "image/load/load_job.hpp"
 #include "image/snapshot/memory.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // image/snapshot/test_snapshot.hpp: snapshots of known content.
 
-#include <gantry/image/snapshot.hpp>
+#include <gantry/snapshot.hpp>
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 
 #include <atomic>
 #include <cstdlib>
-#include <gantry/memory/allocator.hpp>
+#include <gantry/memory.hpp>
 #include <new>
 #include <vector>
 

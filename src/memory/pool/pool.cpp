@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <bit>
-#include <gantry/memory/allocator.hpp>
+#include <gantry/memory.hpp>
 #include <memory>
 
 #include "base/assert.hpp"

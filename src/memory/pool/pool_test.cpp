@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
-#include <gantry/memory/allocator.hpp>
+#include <gantry/memory.hpp>
 #include <numeric>
 #include <string>
 #include <thread>

@@ -1,6 +1,6 @@
 #pragma once  // registrar/fabric/registrar.hpp: registers memory as regions of a libfabric domain.
 
-#include <gantry/memory/registrar.hpp>
+#include <gantry/memory.hpp>
 
 namespace gantry {
 

@@ -1,7 +1,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
-#include <gantry/memory/registrar.hpp>
+#include <gantry/memory.hpp>
 #include <map>
 
 #include "base/mapped.hpp"

@@ -1,7 +1,7 @@
 #pragma once  // registrar/uring/registrar.hpp: registers memory as the fixed buffers of an
               // io_uring.
 
-#include <gantry/memory/registrar.hpp>
+#include <gantry/memory.hpp>
 
 namespace gantry {
 

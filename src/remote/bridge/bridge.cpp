@@ -6,8 +6,8 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <gantry/channel/status.hpp>
-#include <gantry/link/bridge.hpp>
+#include <gantry/runtime.hpp>
+#include <gantry/bridge.hpp>
 #include <list>
 #include <mutex>
 #include <thread>

@@ -1,6 +1,6 @@
 // A channel of another host under its name here.
 
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 
 #include "base/moved_from.hpp"
 #include "base/result.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // remote/bridge/remote_ends.hpp: opens ends whose channel is on another host.
 
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 
 #include "remote/remote_name.hpp"
 

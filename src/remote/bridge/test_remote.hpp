@@ -4,7 +4,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <list>
 #include <thread>
 

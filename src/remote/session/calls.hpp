@@ -2,7 +2,7 @@
               // the other.
 
 #include <deque>
-#include <gantry/channel/request.hpp>
+#include <gantry/call.hpp>
 #include <map>
 
 #include "remote/session/receiving_side.hpp"

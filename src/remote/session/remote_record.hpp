@@ -1,7 +1,7 @@
 #pragma once  // remote/session/remote_record.hpp: what the two sides of a channel between hosts
               // tell each other over their link.
 
-#include <gantry/channel/message.hpp>
+#include <gantry/channel.hpp>
 #include <gantry/link.hpp>
 
 #include "remote/words.hpp"

@@ -1,5 +1,5 @@
 // What is chosen, beside every point of the space.
-#include <gantry/schedule/choice.hpp>
+#include <gantry/plan.hpp>
 
 #include <gtest/gtest.h>
 

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <gantry/schedule/choice.hpp>
+#include <gantry/plan.hpp>
 
 #include "schedule/space/split.hpp"
 

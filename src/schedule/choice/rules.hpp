@@ -1,7 +1,7 @@
 #pragma once  // schedule/choice/rules.hpp: what a schedule takes at least, and what need not be
               // simulated.
 
-#include <gantry/schedule/choice.hpp>
+#include <gantry/plan.hpp>
 
 #include "schedule/space/split.hpp"
 

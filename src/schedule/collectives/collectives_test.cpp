@@ -7,7 +7,7 @@
 #include <barrier>
 #include <cstring>
 #include <fstream>
-#include <gantry/schedule/collectives.hpp>
+#include <gantry/collectives.hpp>
 
 #include "base/half_float.hpp"
 #include "base/test_effort.hpp"

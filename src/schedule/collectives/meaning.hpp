@@ -1,7 +1,7 @@
 #pragma once  // schedule/collectives/meaning.hpp: whether a plan is the collective that it is said
               // to be.
 
-#include <gantry/schedule/collectives.hpp>
+#include <gantry/collectives.hpp>
 
 namespace gantry {
 

@@ -1,6 +1,6 @@
 #pragma once  // schedule/cost/costs.hpp: costs that make sense.
 
-#include <gantry/schedule/cost.hpp>
+#include <gantry/plan.hpp>
 
 namespace gantry {
 

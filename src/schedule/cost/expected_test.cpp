@@ -1,5 +1,5 @@
 // What closed forms say of an all-gather before a product, on 2 and 4 ranks, mesh and switch.
-#include <gantry/schedule/overlap.hpp>
+#include <gantry/plan.hpp>
 
 #include <gtest/gtest.h>
 

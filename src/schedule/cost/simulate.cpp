@@ -1,6 +1,6 @@
 #include <algorithm>
 #include <cmath>
-#include <gantry/schedule/cost.hpp>
+#include <gantry/plan.hpp>
 #include <limits>
 #include <map>
 #include <queue>

@@ -1,7 +1,7 @@
 #pragma once  // schedule/product/contest.hpp: what ranks agree on, and schedules that are timed.
 
-#include <gantry/schedule/executor.hpp>
-#include <gantry/schedule/product.hpp>
+#include <gantry/plan.hpp>
+#include <gantry/product.hpp>
 #include <optional>
 
 namespace gantry {

@@ -3,7 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <gantry/schedule/product.hpp>
+#include <gantry/product.hpp>
 
 #include "base/result.hpp"
 #include "group/group.hpp"

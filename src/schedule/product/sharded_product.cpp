@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <gantry/gemm/device.hpp>
-#include <gantry/schedule/product.hpp>
+#include <gantry/gemm.hpp>
+#include <gantry/product.hpp>
 
 #include "base/fd.hpp"
 #include "base/text_lines.hpp"

@@ -2,7 +2,7 @@
               // and what each rank has to get, element by element.
 
 #include <cmath>
-#include <gantry/schedule/product.hpp>
+#include <gantry/product.hpp>
 
 #include "schedule/run/test_ranks.hpp"
 

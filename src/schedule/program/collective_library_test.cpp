@@ -4,7 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
-#include <gantry/schedule/collective.hpp>
+#include <gantry/collectives.hpp>
 
 namespace gantry {
 namespace {

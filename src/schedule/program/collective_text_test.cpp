@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 
-#include <gantry/schedule/collective.hpp>
+#include <gantry/collectives.hpp>
 
 #include "schedule/plan.hpp"
 

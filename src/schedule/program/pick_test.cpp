@@ -1,7 +1,7 @@
 // Which program is taken: at each side of each threshold, and that there is such a program.
 #include <gmock/gmock.h>
 
-#include <gantry/schedule/collective.hpp>
+#include <gantry/collectives.hpp>
 #include <limits>
 
 namespace gantry {

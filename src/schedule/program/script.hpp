@@ -1,7 +1,7 @@
 #pragma once  // schedule/program/script.hpp: a program as it has been read.
 
 #include <array>
-#include <gantry/schedule/collective.hpp>
+#include <gantry/collectives.hpp>
 #include <limits>
 #include <span>
 

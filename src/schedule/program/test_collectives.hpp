@@ -1,6 +1,6 @@
 #pragma once  // schedule/program/test_collectives.hpp: what collectives come to, said once more.
 
-#include <gantry/schedule/collective.hpp>
+#include <gantry/collectives.hpp>
 #include <map>
 #include <set>
 #include <tuple>

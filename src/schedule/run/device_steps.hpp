@@ -2,8 +2,8 @@
               // between host and device for them.
 
 #include <array>
-#include <gantry/gemm/device.hpp>
-#include <gantry/memory/registrar.hpp>
+#include <gantry/gemm.hpp>
+#include <gantry/memory.hpp>
 #include <unordered_map>
 
 #include "schedule/plan.hpp"

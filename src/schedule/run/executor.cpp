@@ -1,4 +1,4 @@
-#include <gantry/schedule/executor.hpp>
+#include <gantry/plan.hpp>
 
 #include <fmt/format.h>
 

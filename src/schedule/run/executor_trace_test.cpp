@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <filesystem>
-#include <gantry/run/trace.hpp>
+#include <gantry/runtime.hpp>
 #include <map>
 
 #include "schedule/run/test_ranks.hpp"

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 #include <array>
-#include <gantry/device/device.hpp>
+#include <gantry/device.hpp>
 
 #include "base/assert.hpp"
 #include "base/result.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // schedule/run/places.hpp: where the tensors of a plan lie, here and at other ranks.
 
-#include <gantry/schedule/executor.hpp>
+#include <gantry/plan.hpp>
 
 #include "group/group.hpp"
 #include "schedule/plan.hpp"

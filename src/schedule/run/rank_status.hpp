@@ -1,6 +1,6 @@
 #pragma once  // schedule/run/rank_status.hpp: a page that another process wrote, read.
 
-#include <gantry/schedule/rank_status.hpp>
+#include <gantry/plan.hpp>
 
 #include "group/rank_page.hpp"
 

@@ -5,7 +5,7 @@
 
 #include <barrier>
 #include <functional>
-#include <gantry/schedule/executor.hpp>
+#include <gantry/plan.hpp>
 #include <thread>
 
 #include "base/fd.hpp"

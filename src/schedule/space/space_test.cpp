@@ -1,5 +1,5 @@
 // Every point of the space is a plan that passes and, run on integers, gives what is wanted.
-#include <gantry/schedule/overlap.hpp>
+#include <gantry/plan.hpp>
 
 #include <gtest/gtest.h>
 

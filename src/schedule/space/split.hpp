@@ -1,7 +1,7 @@
 #pragma once  // schedule/space/split.hpp: the first verb: which pieces an operator is cut into, and
               // all points of the space.
 
-#include <gantry/schedule/overlap.hpp>
+#include <gantry/plan.hpp>
 
 #include "schedule/plan.hpp"
 

@@ -1,7 +1,7 @@
 // A stage's ends over Gantry channels: only the launcher's wiring and the merging. The channel
 // itself counts, waits and sees death.
 #include <algorithm>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <gantry/runtime.hpp>
 #include <map>
 

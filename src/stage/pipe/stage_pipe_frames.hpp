@@ -6,8 +6,6 @@
 #include <array>
 #include <cstdint>
 #include <gantry/channel.hpp>
-#include <gantry/channel/message.hpp>
-#include <gantry/channel/options.hpp>
 #include <map>
 #include <mutex>
 #include <optional>

@@ -3,7 +3,7 @@
 // $OUT; with `hold` once more when standard input has ended.
 #include <cstdio>
 #include <cstdlib>
-#include <gantry/image/keeping.hpp>
+#include <gantry/image.hpp>
 #include <string>
 
 namespace {

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <cstdio>
 #include <gantry/runtime.hpp>
-#include <gantry/schedule/collectives.hpp>
+#include <gantry/collectives.hpp>
 #include <string_view>
 #include <vector>
 

@@ -17,7 +17,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <gantry/run/stage.hpp>
+#include <gantry/stage.hpp>
 #include <span>
 #include <vector>
 

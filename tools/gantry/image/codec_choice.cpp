@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
-#include <gantry/image/loading.hpp>
+#include <gantry/image.hpp>
 #include <gantry/runtime.hpp>
 
 #include "output.hpp"

@@ -1,7 +1,7 @@
 // gantry image: what an image holds, whether it is whole, and its tensors as files.
 #include <fmt/format.h>
 
-#include <gantry/image/loading.hpp>
+#include <gantry/image.hpp>
 #include <gantry/runtime.hpp>
 
 #include "channel_view.hpp"

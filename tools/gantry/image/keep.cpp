@@ -1,7 +1,7 @@
 // gantry keep: images in memory for whoever attaches them.
 #include <fmt/format.h>
 
-#include <gantry/image/keeping.hpp>
+#include <gantry/image.hpp>
 #include <gantry/runtime.hpp>
 
 #include <filesystem>

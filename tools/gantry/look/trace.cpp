@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <gantry/channel.hpp>
-#include <gantry/channel/status.hpp>
+#include <gantry/runtime.hpp>
 
 #include "commands.hpp"
 #include "directory.hpp"

@@ -1,5 +1,5 @@
 // gantry mirror: a channel of another host under its name here, for all who read it.
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <gantry/runtime.hpp>
 
 #include "channel_options.hpp"

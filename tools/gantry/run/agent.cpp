@@ -7,7 +7,7 @@
 
 #include <array>
 #include <filesystem>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <gantry/runtime.hpp>
 #include <thread>
 

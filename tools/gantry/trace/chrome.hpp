@@ -1,7 +1,7 @@
 #pragma once  // tools/gantry/trace/chrome.hpp: a trace in the format of Chrome, which Perfetto
               // loads.
 
-#include <gantry/run/trace.hpp>
+#include <gantry/runtime.hpp>
 #include <string>
 
 #include "tools/command_line/output_file.hpp"

@@ -2,7 +2,7 @@
               // the file that it ends in.
 
 #include <condition_variable>
-#include <gantry/run/trace.hpp>
+#include <gantry/runtime.hpp>
 #include <memory>
 #include <mutex>
 #include <string>

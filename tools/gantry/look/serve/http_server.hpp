@@ -1,7 +1,7 @@
 #pragma once  // tools/gantry/look/serve/http_server.hpp: answers requests, in one thread.
 
 #include <functional>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <gantry/types.hpp>
 #include <list>
 

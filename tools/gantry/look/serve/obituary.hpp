@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/look/serve/obituary.hpp: who is gone since the last look.
 
-#include <gantry/schedule/rank_status.hpp>
+#include <gantry/plan.hpp>
 #include <map>
 #include <tuple>
 

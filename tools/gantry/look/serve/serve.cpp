@@ -3,7 +3,7 @@
 
 #include <cstdlib>
 #include <filesystem>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 
 #include "commands.hpp"
 #include "directory.hpp"

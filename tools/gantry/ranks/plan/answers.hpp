@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/ranks/plan/answers.hpp: what `gantry plan` says, as text and as JSON.
 
-#include <gantry/schedule/choice.hpp>
+#include <gantry/plan.hpp>
 #include <nlohmann/json_fwd.hpp>
 
 namespace gantry::cli {

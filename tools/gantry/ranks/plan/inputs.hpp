@@ -4,7 +4,7 @@
 #include <fmt/format.h>
 
 #include <charconv>
-#include <gantry/schedule/choice.hpp>
+#include <gantry/plan.hpp>
 #include <optional>
 #include "tools/command_line/command.hpp"
 

@@ -2,7 +2,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <gantry/schedule/collective.hpp>
+#include <gantry/collectives.hpp>
 #include <memory>
 
 #include "commands.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/ranks/plan/timeline.hpp: simulated time, drawn as text.
 
-#include <gantry/schedule/cost.hpp>
+#include <gantry/plan.hpp>
 #include <optional>
 #include <string>
 

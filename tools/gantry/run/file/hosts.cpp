@@ -4,7 +4,7 @@
 
 #include <filesystem>
 #include <gantry/channel.hpp>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 
 #include "output.hpp"
 #include "run/file/settings.hpp"

@@ -7,7 +7,7 @@
 #include <filesystem>
 #include <fstream>
 #include <gantry/channel.hpp>
-#include <gantry/schedule/group.hpp>
+#include <gantry/group.hpp>
 #include <optional>
 
 #include "errors.hpp"

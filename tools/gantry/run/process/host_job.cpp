@@ -6,7 +6,7 @@
 #include <sys/random.h>
 
 #include <algorithm>
-#include <gantry/run/launch.hpp>
+#include <gantry/stage.hpp>
 #include <nlohmann/json.hpp>
 
 #include "errors.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // tools/gantry/run/process/images.hpp: keeps a pipeline's images while it runs.
 
-#include <gantry/image/keeping.hpp>
+#include <gantry/image.hpp>
 
 #include <mutex>
 #include <optional>

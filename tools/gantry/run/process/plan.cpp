@@ -3,7 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <gantry/schedule/group.hpp>
+#include <gantry/group.hpp>
 
 #include "run/file/environment.hpp"
 

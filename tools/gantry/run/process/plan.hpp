@@ -3,7 +3,7 @@
 
 #include <chrono>
 #include <gantry/channel.hpp>
-#include <gantry/run/launch.hpp>
+#include <gantry/stage.hpp>
 #include <optional>
 
 #include "run/file/pipeline.hpp"

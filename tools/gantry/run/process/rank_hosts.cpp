@@ -10,7 +10,7 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <sstream>
 #include <thread>
 

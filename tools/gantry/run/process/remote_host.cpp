@@ -5,7 +5,7 @@
 #include <fmt/format.h>
 
 #include <array>
-#include <gantry/link/bridge.hpp>
+#include <gantry/bridge.hpp>
 #include <gantry/runtime.hpp>
 
 #include "errors.hpp"
