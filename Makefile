@@ -35,7 +35,7 @@ build: ## Build the library and the program: build/release/bin/gantry
 
 demo: ## Run examples/vision: people in a video, and frames of 4K over channels and pipes; in out/
 	@tools/setup build demo
-	@tools/build release gantry gantry_cli gantry-run
+	@tools/build release gantry_run gantry_device gantry_image gantry_cli gantry-run
 	@DESTDIR= cmake --install build/release --prefix $(demo_prefix) >build/install.log
 	@cmake --log-level=NOTICE -G Ninja -S examples/vision -B build/vision \
 	  -DCMAKE_BUILD_TYPE=Release -DCMAKE_PREFIX_PATH=$(CURDIR)/$(demo_prefix)

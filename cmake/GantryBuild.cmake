@@ -129,18 +129,76 @@ function(gantry_compile_in_units target)
 endfunction()
 
 # How the library's objects are compiled: calls within the library go straight to their functions,
-# not by way of the dynamic linker.
+# not by way of the dynamic linker. Protected: what GANTRY_API does not mark is seen by the other
+# components of this build, and has no promise.
 function(gantry_part_of_library target)
   target_compile_options(${target} PRIVATE -fno-semantic-interposition -fno-plt)
   set_property(GLOBAL APPEND PROPERTY gantry_objects $<TARGET_OBJECTS:${target}>)
+  set_property(GLOBAL APPEND PROPERTY gantry_objects_${GANTRY_COMPONENT} $<TARGET_OBJECTS:${target}>)
 endfunction()
 
-# gantry_backend(NAME files...): a part of the library that sees only what is linked to it.
+# gantry_backend(NAME files...): a part of a component that sees only what is linked to it.
 function(gantry_backend name)
   add_library(${name} OBJECT ${ARGN})
   target_link_libraries(${name} PRIVATE gantry_private)
   gantry_part_of_library(${name})
   gantry_compile_in_units(${name})
+endfunction()
+
+# gantry_library(libraries...): what the component that is being listed links, found by a room.
+function(gantry_library)
+  target_link_libraries(${GANTRY_LIBRARY} PRIVATE ${ARGN})
+  set_property(GLOBAL APPEND PROPERTY gantry_libraries ${ARGN})
+endfunction()
+
+# gantry_component(NAME [REGISTERS] [SEES components...] ROOMS folders... [LIBRARIES ...]): a library
+# libgantry-NAME, gantry::NAME for users. The rooms add their files to ${GANTRY_PARTS}. REGISTERS:
+# it adds to the core what nothing calls by name (runtime/components.hpp); programs that link it say
+# so to the linker.
+function(gantry_component name)
+  cmake_parse_arguments(arg "REGISTERS" "" "SEES;ROOMS;LIBRARIES" ${ARGN})
+  set(GANTRY_COMPONENT ${name})
+  set(GANTRY_PARTS gantry_${name}_parts)
+  set(GANTRY_LIBRARY gantry_${name})
+  add_library(${GANTRY_PARTS} OBJECT)
+  target_link_libraries(${GANTRY_PARTS} PRIVATE gantry_private Threads::Threads ${arg_LIBRARIES})
+  target_compile_definitions(${GANTRY_PARTS} PRIVATE GANTRY_VERSION="${PROJECT_VERSION}")
+  if(GANTRY_STEPS)
+    target_compile_definitions(${GANTRY_PARTS} PRIVATE GANTRY_STEPS)
+  endif()
+  gantry_part_of_library(${GANTRY_PARTS})
+
+  add_library(${GANTRY_LIBRARY})
+  add_library(gantry::${name} ALIAS ${GANTRY_LIBRARY})
+  set(exported ${PROJECT_SOURCE_DIR}/src/exported_symbols)
+  set_target_properties(${GANTRY_LIBRARY} PROPERTIES
+                        OUTPUT_NAME gantry-${name} EXPORT_NAME ${name} VERSION ${PROJECT_VERSION}
+                        SOVERSION 0 LINKER_LANGUAGE CXX LINK_DEPENDS ${exported})
+  target_compile_features(${GANTRY_LIBRARY} PUBLIC cxx_std_20)
+  target_include_directories(${GANTRY_LIBRARY}
+                             PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                    $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  list(TRANSFORM arg_SEES PREPEND gantry_)
+  target_link_libraries(${GANTRY_LIBRARY} PUBLIC tl::expected ${arg_SEES}
+                                          PRIVATE Threads::Threads fmt::fmt ${CMAKE_DL_LIBS})
+  gantry_library(${arg_LIBRARIES})
+  # Templates of the standard library are not ours to export, whatever their headers say.
+  target_link_options(${GANTRY_LIBRARY} PRIVATE -Wl,--version-script=${exported})
+  if(NOT GANTRY_SANITIZE)  # what a component needs of one that it does not see
+    target_link_options(${GANTRY_LIBRARY} PRIVATE -Wl,--no-undefined)
+  endif()
+  if(arg_REGISTERS)
+    target_link_options(${GANTRY_LIBRARY} INTERFACE -Wl,--undefined=gantry_component_${name})
+    set_property(GLOBAL APPEND PROPERTY gantry_registrations
+                 -Wl,--undefined=gantry_component_${name})
+  endif()
+  foreach(room ${arg_ROOMS})
+    add_subdirectory(${room})
+  endforeach()
+  gantry_compile_in_units(${GANTRY_PARTS})
+  get_property(objects GLOBAL PROPERTY gantry_objects_${name})
+  target_sources(${GANTRY_LIBRARY} PRIVATE ${objects})
+  set_property(GLOBAL APPEND PROPERTY gantry_components ${name})
 endfunction()
 
 # What programs consist of that tests start.
@@ -184,8 +242,9 @@ function(gantry_test name)
   if(GANTRY_PLAIN_TESTS)
     # Before the test's objects: templates that both have are taken from the library, which is
     # instrumented.
+    add_dependencies(${name} gantry_internal)
     target_link_options(${name} PRIVATE
-      "SHELL:-Wl,--whole-archive $<TARGET_FILE:gantry> -Wl,--no-whole-archive")
+      "SHELL:-Wl,--whole-archive $<TARGET_FILE:gantry_internal> -Wl,--no-whole-archive")
   endif()
   gantry_compile_in_units(${name})
   if("concurrency" IN_LIST arg_LABELS)

@@ -1,17 +1,19 @@
 # What `cmake --install` puts where, and how other projects find it: find_package(gantry) gives
-# gantry::gantry, and with COMPONENTS c also gantry::c; pkg-config gives gantry.pc and gantry-c.pc. All
-# stay right when the installed tree is moved.
+# gantry::gantry, which is all components, and each of them: gantry::core, gantry::net ...; with
+# COMPONENTS c also gantry::c. pkg-config gives gantry.pc, gantry-core.pc and gantry-c.pc. All stay right
+# when the installed tree is moved.
 include(CMakePackageConfigHelpers)
 
 set(gantry_cmake_dir ${CMAKE_INSTALL_LIBDIR}/cmake/gantry)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME development)
 set(in_library LIBRARY COMPONENT library NAMELINK_COMPONENT development)
-install(TARGETS gantry EXPORT gantry-targets ${in_library})
-install(TARGETS gantry_c EXPORT gantry-c-targets ${in_library} OPTIONAL)  # `make demo` does not build it
+get_property(gantry_components GLOBAL PROPERTY gantry_components)
+foreach(component ${gantry_components} c)  # `make demo` does not build all of them
+  install(TARGETS gantry_${component} EXPORT gantry-${component}-targets ${in_library} OPTIONAL)
+  install(EXPORT gantry-${component}-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
+endforeach()
 install(DIRECTORY include/gantry DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR} COMPONENT license)
-install(EXPORT gantry-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
-install(EXPORT gantry-c-targets NAMESPACE gantry:: DESTINATION ${gantry_cmake_dir})
 
 configure_package_config_file(cmake/gantry-config.cmake.in gantry-config.cmake
                               INSTALL_DESTINATION ${gantry_cmake_dir})
@@ -53,7 +55,16 @@ cmake_path(RELATIVE_PATH CMAKE_INSTALL_PREFIX
            BASE_DIRECTORY ${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_LIBDIR}/pkgconfig
            OUTPUT_VARIABLE gantry_pc_prefix)
 set(gantry_c_pc_requires_${gantry_pc_kind} gantry)
-foreach(name gantry gantry-c)
+set(gantry_pc_all)
+foreach(component ${gantry_components})
+  string(PREPEND gantry_pc_all "-lgantry-${component} ")
+endforeach()
+if(NOT BUILD_SHARED_LIBS)  # what registers itself, and nothing calls by name: runtime/components.hpp
+  get_property(registrations GLOBAL PROPERTY gantry_registrations)
+  list(JOIN registrations " " registrations)
+  string(PREPEND gantry_pc_all "${registrations} ")
+endif()
+foreach(name gantry gantry-core gantry-c)
   configure_file(cmake/${name}.pc.in ${name}.pc @ONLY)
   install(FILES ${PROJECT_BINARY_DIR}/${name}.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 endforeach()

@@ -1,105 +1,109 @@
-#pragma once  // gantry/engine.hpp: moves, the engines that execute them, and how to await their
-              // end.
+#pragma once  // gantry/engine.hpp: moves, the engines that execute them, waiting, and costs.
 
+#include <array>
 #include <atomic>
-#include <gantry/shape.hpp>
 #include <gantry/types.hpp>
 #include <memory>
+#include <optional>
 #include <vector>
 
 namespace gantry {
 
-// ---- what is to be done --------------------------------------------------------------------
+// ---- results and options of moves ----------------------------------------------------------
 
-/// Which engine executed a move, in the order of the counters in Metrics.
+/// The engine that executed a move, in the order of the counters in Metrics.
 enum class CopyEngine : std::uint8_t {
-  inline_,  ///< The CPU of whoever submits or waits.
-  thread,   ///< Threads of the engine's own.
+  inline_,  ///< The CPU of the submitting or waiting thread.
+  thread,   ///< Threads that belong to the engine.
   kernel,   ///< The operating system, for stages over pipes.
   dsa       ///< Intel's Data Streaming Accelerator.
 };
-/// How many there are.
+/// Number of copy engines.
 inline constexpr std::size_t kCopyEngines = 4;
 [[nodiscard]] GANTRY_API std::string_view to_string(CopyEngine engine) noexcept;
 
-/// Where the destination shall be after the move.
+/// Where the destination should be cached after the move.
 enum class CacheUse : std::uint8_t {
-  automatic,    ///< By size: a destination that fits the share of the last-level cache stays in it.
-  reader_soon,  ///< A CPU reads it next: leave it in the cache.
-  streaming,    ///< Nobody reads it soon, or a device does: go past the cache.
+  automatic,    ///< By size: a destination that fits its share of the last-level cache stays in the
+                ///< cache.
+  reader_soon,  ///< A CPU reads the destination next: leave it in the cache.
+  streaming,    ///< No CPU reads the destination soon, or a device does: bypass the cache.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(CacheUse use) noexcept;
 
-/// How far a move, or a send, is.
+/// Progress of a move or a send.
 enum class Outcome : std::uint8_t {
-  pending,  ///< It has not ended.
-  done,     ///< It has ended well.
-  failed    ///< It has ended, but not well.
+  pending,  ///< Not ended.
+  done,     ///< Ended successfully.
+  failed    ///< Ended with an error.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Outcome outcome) noexcept;
 
-/// Why a move failed.
+/// Reason for a move's failure.
 enum class Cause : std::uint8_t {
-  none,        ///< It did not fail, or has not ended.
-  unreadable,  ///< A source page that is not mapped, not readable, or beyond the end of its file.
-  unwritable,  ///< The same for a destination page.
-  cancelled,   ///< By Lane::cancel() or Engine::stop().
-  device,      ///< The engine's device failed and no other engine could go on.
+  none,        ///< The move did not fail, or has not ended.
+  unreadable,  ///< A source page is not mapped, not readable, or beyond the end of its file.
+  unwritable,  ///< A destination page is not mapped, not writable, or beyond the end of its file.
+  cancelled,   ///< Ended by Lane::cancel() or Engine::stop().
+  device,      ///< The engine's device failed, and no other engine could continue.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Cause cause) noexcept;
 
-/// How a move ended and how far it came. Owned by the submitter; it must outlive the move. It is
-/// written before the ticket ends.
+/// Result of a move. Owned by the submitter; it must outlive the move. Written before the ticket
+/// ends.
 struct Completion {
-  Outcome outcome = Outcome::pending;       ///< How far the move is.
-  Cause cause = Cause::none;                ///< Why it failed.
-  CopyEngine engine = CopyEngine::inline_;  ///< Who executed it, or the larger part of it.
-  CacheUse cache = CacheUse::automatic;     ///< The stores that were used.
-  /// Bytes from the front that are done for certain. A failed move may have written some beyond
+  Outcome outcome = Outcome::pending;       ///< Progress of the move.
+  Cause cause = Cause::none;                ///< Reason for a failure.
+  CopyEngine engine = CopyEngine::inline_;  ///< The engine that executed the move, or most of it.
+  CacheUse cache = CacheUse::automatic;     ///< The kind of stores that was used.
+  /// Bytes from the front that are certainly done. A failed move may have written bytes beyond
   /// them.
   Bytes bytes_done = 0;
-  std::uintptr_t fault_address = 0;  ///< The byte that could not be read or written; 0: none.
-  std::uint64_t helper_cpu_ns = 0;   ///< CPU time that the engine's own threads spent on it.
+  /// Address of the byte that could not be read or written; 0: none.
+  std::uintptr_t fault_address = 0;
+  std::uint64_t helper_cpu_ns = 0;  ///< CPU time that the engine's own threads spent on it.
 };
 
-/// A request to an engine. Its ranges must stay valid and its sources unchanged until it has ended.
-///   Alignment: any; 64 bytes is quickest. Source and destination must not overlap.
+/// A request to an engine. Its ranges must stay valid, and its sources unchanged, until it has
+/// ended. Source and destination must not overlap. Any alignment is allowed; 64 bytes is fastest.
 struct GANTRY_API Move {
-  /// What is done with which of the ranges below.
+  /// The operation.
   enum class Kind : std::uint8_t {
     copy,     ///< source to destination
     fill,     ///< pattern to destination
     reshape,  ///< source to destination by `plan`; see gantry/shape.hpp
   };
-  Kind kind = Kind::copy;                ///< It says which of the fields below count.
-  CacheUse cache = CacheUse::automatic;  ///< Where `destination` shall be afterwards.
-  bool resident = false;  ///< The caller knows that all pages are present, as in pool blocks.
-  std::byte* destination = nullptr;   ///< Where the result is written.
-  const std::byte* source = nullptr;  ///< For all but fill.
+  Kind kind = Kind::copy;                ///< Determines which of the fields below are used.
+  CacheUse cache = CacheUse::automatic;  ///< Where `destination` should be cached afterwards.
+  bool resident = false;  ///< The caller guarantees that all pages are present, as in pool blocks.
+  std::byte* destination = nullptr;   ///< Memory for the result.
+  const std::byte* source = nullptr;  ///< Used by copy and reshape.
   Bytes bytes = 0;                    ///< Length of each range; for reshape: of the destination.
-  std::uint64_t pattern = 0;          ///< For fill: repeated from the front on, lowest byte first.
-  const ReshapePlan* plan = nullptr;  ///< For reshape; it must outlive the move.
-  Bytes plan_from = 0;     ///< For reshape: the byte of the plan's destination at `destination`.
-  Bytes source_bytes = 0;  ///< For reshape: the length of `source`, which is the whole source.
+  /// For fill: eight bytes, repeated from the front, lowest byte first.
+  std::uint64_t pattern = 0;
+  const ReshapePlan* plan = nullptr;  ///< For reshape; must outlive the move.
+  Bytes plan_from = 0;     ///< For reshape: offset of `destination` within the plan's destination.
+  Bytes source_bytes = 0;  ///< For reshape: length of `source`, which is the whole source.
   Completion* completion = nullptr;  ///< Receives the result; may be null.
 
   /// A request to copy all of `source`.
   [[nodiscard]] static Move copy(ByteSpan destination, ConstByteSpan source) noexcept;
-  /// Sets each byte.
+  /// A request to set each byte to `value`.
   [[nodiscard]] static Move fill(ByteSpan destination, std::byte value) noexcept;
-  /// Repeats eight bytes, the lowest first.
+  /// A request to repeat the eight bytes of `pattern`, lowest byte first.
   [[nodiscard]] static Move fill(ByteSpan destination, std::uint64_t pattern) noexcept;
-  /// Makes bytes [from, from + destination.size()) of the plan's destination; `source` is always
-  /// the whole source. Completion::bytes_done counts bytes of the destination.
+  /// A request to make bytes [from, from + destination.size()) of the plan's destination; `source`
+  /// is always the whole source. Completion::bytes_done counts bytes of the destination. `plan`
+  /// must outlive the move.
   [[nodiscard]] static Move reshape(ByteSpan destination, ConstByteSpan source,
                                     const ReshapePlan& plan, Bytes from = 0) noexcept;
-  static Move reshape(ByteSpan, ConstByteSpan, ReshapePlan&&, Bytes = 0) = delete;  // it must
-                                                                                    // outlive it
+  /// Deleted, because a temporary plan would not outlive the move.
+  static Move reshape(ByteSpan, ConstByteSpan, ReshapePlan&&, Bytes = 0) = delete;
 
-  /// True if it has a source.
+  /// True if the move has a source.
   [[nodiscard]] bool reads() const noexcept { return kind != Kind::fill; }
 };
-/// How many there are.
+/// Number of kinds of moves.
 inline constexpr std::size_t kMoveKinds = 3;
 [[nodiscard]] GANTRY_API std::string_view to_string(Move::Kind kind) noexcept;
 
@@ -108,58 +112,59 @@ inline constexpr std::size_t kMoveKinds = 3;
 /// A move's place in its lane, counted from 1. A plain value; 64 bits never wrap.
 enum class Ticket : std::uint64_t {};
 
-/// What the submitter does next; the policy chooses by it.
+/// The submitter's next action; a hint to the policy.
 enum class SubmitMode : std::uint8_t {
-  synchronous,  ///< It waits at once; submit() may begin the move in the calling thread.
-  queued,       ///< It submits more or computes, and asks later.
+  synchronous,  ///< The submitter waits at once; submit() may begin the move in the calling thread.
+  queued,       ///< The submitter submits more or computes, and waits later.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(SubmitMode mode) noexcept;
 
 /// How wait() spends its time.
 enum class WaitStrategy : std::uint8_t {
-  automatic,  ///< Helps with the lane's own moves where that is quicker, else as `hybrid`.
+  automatic,  ///< Helps with the lane's own moves if that is faster, otherwise as `hybrid`.
   hybrid,     ///< Sleeps while the predicted end is far, then polls.
-  poll,       ///< Never sleeps: least latency, a whole CPU.
-  sleep,      ///< Sleeps until woken: least CPU, the latency of a wake-up.
+  poll,       ///< Never sleeps: lowest latency, uses a whole CPU.
+  sleep,      ///< Sleeps until woken: lowest CPU use, adds the latency of a wake-up.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(WaitStrategy waiting) noexcept;
 
-/// How many moves a lane takes, and what happens then.
+/// Capacity of a lane, and its behaviour when full.
 struct LaneOptions {
-  std::size_t depth = 64;  ///< Unfinished moves that the lane holds, at most kMaxLaneDepth.
-  /// What submit() does when the lane is full.
+  std::size_t depth = 64;  ///< Most unfinished moves in the lane, 1 to kMaxLaneDepth.
+  /// Behaviour of submit() when the lane is full.
   enum class Full : std::uint8_t {
     wait,               ///< submit() waits for room.
-    refuse,             ///< submit() answers `busy`.
-  } full = Full::wait;  ///< Which of the two.
+    refuse,             ///< submit() fails with `busy`.
+  } full = Full::wait;  ///< Behaviour of submit() when the lane is full.
 };
-/// The most that LaneOptions::depth may be.
+/// Upper limit of LaneOptions::depth.
 inline constexpr std::size_t kMaxLaneDepth = 4096;
 
-/// What would be done with a move, and why. `text()` is for people.
+/// How a move would be executed, and why. `text()` is for people.
 struct GANTRY_API Explanation {
-  /// One engine that could take the move.
+  /// One engine that was considered for the move.
   struct Candidate {
-    std::string engine;                    ///< Engine::name().
-    bool possible = true;                  ///< False: it cannot take this move.
-    std::chrono::nanoseconds predicted{};  ///< For this move and submit mode, by the calibration.
-    std::string why;                       ///< Why impossible, or what adds to the prediction.
+    std::string engine;    ///< Engine::name().
+    bool possible = true;  ///< False: this engine cannot take the move.
+    /// Predicted time for this move and submit mode, by the calibration.
+    std::chrono::nanoseconds predicted{};
+    std::string why;  ///< Reason if impossible; otherwise additions to the prediction.
   };
-  CopyEngine engine = CopyEngine::inline_;  ///< Who would execute the move.
-  CacheUse cache = CacheUse::automatic;     ///< The stores that would be used.
+  CopyEngine engine = CopyEngine::inline_;  ///< The engine that would execute the move.
+  CacheUse cache = CacheUse::automatic;     ///< The kind of stores that would be used.
   WaitStrategy waiting =
-      WaitStrategy::automatic;  ///< What wait() would do: poll, hybrid, or help (automatic).
-  std::chrono::nanoseconds predicted{};  ///< By `engine`.
-  std::vector<Candidate> candidates;     ///< All that were weighed, that one included.
-  std::vector<std::string> reasons;      ///< Why it would be so; one line each.
+      WaitStrategy::automatic;  ///< Behaviour of wait(): poll, hybrid, or help (automatic).
+  std::chrono::nanoseconds predicted{};  ///< Predicted time on `engine`.
+  std::vector<Candidate> candidates;     ///< All engines that were considered, including `engine`.
+  std::vector<std::string> reasons;      ///< Reasons for the choice; one line each.
 
-  /// The same for people, one line for each reason.
+  /// The explanation for people, one line for each reason.
   [[nodiscard]] std::string text() const;
 };
 
-/// One submitter's queue. Its moves may run at the same time and end in
-/// the order of their tickets; moves of different lanes do not wait for each other. Any thread may
-/// call every member. The destructor waits for the moves that the lane has taken.
+/// One submitter's queue. Its moves may run at the same time, but end in the order of their
+/// tickets; moves of different lanes do not wait for each other. Any thread may call every member.
+/// The destructor waits for the moves that the lane has taken.
 class GANTRY_API Lane {
  public:
   Lane() = default;
@@ -167,8 +172,8 @@ class GANTRY_API Lane {
   Lane& operator=(const Lane&) = delete;
   virtual ~Lane() = default;
 
-  /// Takes all moves of the batch or none. Returns the ticket of the last one; the others have the
-  /// numbers before it. An empty batch returns the ticket of the last move before. Errors:
+  /// Takes all moves of the batch or none. Returns the ticket of the last move; the other moves
+  /// have the numbers before it. An empty batch returns the ticket of the latest move. Errors:
   /// `invalid_argument` (null or overlapping ranges, with the addresses; a batch beyond the lane's
   /// depth), `busy` (full, with Full::refuse), `closed` (the engine was stopped).
   [[nodiscard]] virtual Result<Ticket> submit(std::span<const Move> batch,
@@ -177,81 +182,85 @@ class GANTRY_API Lane {
     return submit({&move, 1}, mode);
   }
 
-  /// Does bounded work towards ending moves in the calling thread; returns how many ended.
+  /// Does bounded work on unfinished moves in the calling thread; returns the number of moves that
+  /// ended.
   virtual std::size_t poll() = 0;
 
-  /// Remembers `failed` for the latest 1024 failures of a lane; Completion has no such limit.
+  /// Progress of a move. `failed` is kept for the latest 1024 failures of a lane; a Completion is
+  /// kept without limit.
   [[nodiscard]] virtual Outcome outcome(Ticket ticket) const noexcept = 0;
 
-  /// Waits for one move and all before it; answers `pending` only after `deadline`. A ticket that
-  /// was never given is `failed` at once.
+  /// Waits for one move and all moves before it; returns `pending` only after `deadline`. An
+  /// unknown ticket is `failed` at once.
   [[nodiscard]] virtual Outcome wait(Ticket ticket, Deadline deadline = Deadline::never(),
                                      WaitStrategy waiting = WaitStrategy::automatic) = 0;
 
-  /// Ends moves that have not begun as `cancelled`; moves that have begun stop soon, and say how
-  /// far they came. Returns at once.
+  /// Ends moves that have not begun as `cancelled`; moves that have begun stop soon, and their
+  /// completion tells the bytes done. Returns at once.
   virtual void cancel() noexcept = 0;
 
   /// The lane's eventfd, for loops on poll() or epoll; readable when moves have ended since it was
   /// last read. Errors: `system`.
   [[nodiscard]] virtual Result<int> event_descriptor() = 0;
 
-  /// What the lane's engine would do with such a move now.
+  /// How the lane's engine would execute such a move now.
   [[nodiscard]] virtual Explanation explain(const Move& move,
                                             SubmitMode mode = SubmitMode::queued) const = 0;
 };
 
 // ---- engines -------------------------------------------------------------------------------
 
-/// What an engine can do.
+/// Abilities of an engine.
 struct Capabilities {
-  bool moves_itself = false;      ///< Moves go on without poll() by their submitter.
-  bool uses_callers_cpu = true;   ///< A move takes the submitter's CPU time.
-  bool cache_control = true;      ///< Follows Move::cache.
-  std::vector<Move::Kind> kinds;  ///< Executed by the engine itself; others by the caller's CPU.
+  bool moves_itself = false;     ///< Moves make progress without poll() by their submitter.
+  bool uses_callers_cpu = true;  ///< A move uses the submitter's CPU time.
+  bool cache_control = true;     ///< Obeys Move::cache.
+  /// Kinds that the engine itself executes; the caller's CPU executes the others.
+  std::vector<Move::Kind> kinds;
 };
 
-/// How much an engine takes at a time.
+/// Limits of an engine's requests.
 struct Limits {
-  Bytes max_move_bytes = 0;   ///< Most bytes of a request to the device; larger moves are split.
-  std::size_t max_batch = 0;  ///< Most requests handed over at once. 0: no limit.
-  Bytes alignment = 1;        ///< The quickest alignment.
+  Bytes max_move_bytes = 0;   ///< Most bytes of one request to the device; larger moves are split.
+  std::size_t max_batch = 0;  ///< Most requests submitted at once. 0: no limit.
+  Bytes alignment = 1;        ///< Fastest alignment, in bytes.
 };
 
-/// Time of a move when nothing else delays it: start + bytes / rate.
+/// Time of an undisturbed move: start + bytes / rate.
 struct GANTRY_API Cost {
-  std::chrono::nanoseconds start{};  ///< What each move takes, however small.
-  double bytes_per_ns = 1;           ///< The rate of its bytes.
-  /// The estimate for so many bytes.
+  std::chrono::nanoseconds start{};  ///< Fixed time of each move.
+  double bytes_per_ns = 1;           ///< Rate for the bytes.
+  /// Estimated time for `bytes`.
   [[nodiscard]] std::chrono::nanoseconds of(Bytes bytes) const noexcept {
     return start + std::chrono::nanoseconds(
                        static_cast<std::int64_t>(static_cast<double>(bytes) / bytes_per_ns));
   }
 };
 
-/// What an engine has done since it was built.
+/// Counters of an engine since it was built.
 struct EngineReport {
-  /// The moves that one way of executing them took.
+  /// Counters of the moves that one engine executed.
   struct Path {
     std::uint64_t moves = 0;  ///< Moves ended, failures included.
     std::uint64_t bytes = 0;  ///< Bytes done.
   };
   std::uint64_t moves = 0;          ///< Moves ended, failures included.
-  std::uint64_t bytes = 0;          ///< Bytes done, those of failed moves included.
-  std::uint64_t failed = 0;         ///< Moves that failed, for whatever cause.
+  std::uint64_t bytes = 0;          ///< Bytes done, including those of failed moves.
+  std::uint64_t failed = 0;         ///< Moves that failed, for any cause.
   std::uint64_t helper_cpu_ns = 0;  ///< CPU time of the engine's own threads.
-  std::uint64_t streamed = 0;       ///< Moves done with stores past the cache.
-  std::uint64_t helped_bytes = 0;   ///< Bytes done by waiters on behalf of the engine.
-  Path by_engine[kCopyEngines];     ///< By executing engine; for a single engine all in one, except
-                                    ///< what it passed on.
+  std::uint64_t streamed = 0;       ///< Moves done with stores that bypass the cache.
+  std::uint64_t helped_bytes = 0;   ///< Bytes done by waiting threads for the engine.
+  /// By executing engine. A single engine counts everything in its own entry, except moves that it
+  /// passed on.
+  Path by_engine[kCopyEngines];
 };
 
 /// Executes moves. Any thread may call every member.
 class GANTRY_API Engine {
  public:
-  /// What becomes of moves that were taken and not begun.
+  /// Treatment of moves that were taken but have not begun.
   enum class Stop : std::uint8_t {
-    drain,   ///< Submitted moves end first.
+    drain,   ///< Submitted moves are completed first.
     cancel,  ///< As Lane::cancel() on every lane.
   };
 
@@ -260,15 +269,15 @@ class GANTRY_API Engine {
   Engine& operator=(const Engine&) = delete;
   virtual ~Engine() = default;
 
-  /// As Runtime::engine() takes it.
+  /// Name for Runtime::engine().
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  /// What it can do on this machine.
+  /// Abilities on this machine.
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
-  /// How much it takes at a time.
+  /// Limits of requests.
   [[nodiscard]] virtual Limits limits() const noexcept = 0;
-  /// Learned from the engine's moves; before the first, a published or calibrated figure.
+  /// Cost learned from the engine's moves; before the first move, a published or calibrated value.
   [[nodiscard]] virtual Cost cost() const noexcept = 0;
-  /// Bytes taken on and not yet done.
+  /// Bytes accepted and not yet done.
   [[nodiscard]] virtual Bytes load() const noexcept = 0;
 
   /// Opens a lane, which keeps its engine alive. Errors: `invalid_argument` (depth 0 or above
@@ -276,37 +285,37 @@ class GANTRY_API Engine {
   [[nodiscard]] virtual Result<std::unique_ptr<Lane>> open_lane(
       const LaneOptions& options = {}) = 0;
 
-  /// Stops for good. When it returns every move has ended; later ones are refused.
+  /// Stops the engine permanently. When it returns, every move has ended; later moves are refused.
   virtual void stop(Stop how) noexcept = 0;
 
-  /// What it has done so far.
+  /// Counters so far.
   [[nodiscard]] virtual EngineReport report() const noexcept = 0;
 };
 
 // ---- without an engine ---------------------------------------------------------------------
 
-/// Copies in the calling thread without a ticket, as memcpy() but past the cache where that is
-/// quicker. Ranges must not overlap. Faults are not caught.
+/// Copies in the calling thread without a ticket, like memcpy(), but bypasses the cache where that
+/// is faster. Ranges must not overlap. Does not catch faults.
 class GANTRY_API Copier {
  public:
-  /// Copies of `streaming_from` bytes or more, and of 16 KiB at least, go past the cache.
+  /// Copies of at least `streaming_from` bytes, but not less than 16 KiB, bypass the cache.
   explicit constexpr Copier(Bytes streaming_from) noexcept : streaming_from_(streaming_from) {}
 
-  /// Copies in the calling thread, by the size's kind of store. The ranges do not overlap.
+  /// Copies `bytes` in the calling thread. The ranges must not overlap.
   void operator()(void* destination, const void* source, Bytes bytes) const noexcept {
     if (bytes < kNeverStreamed) [[likely]]
       __builtin_memcpy(destination, source, bytes);
     else
       slow_copy(destination, source, bytes);
   }
-  /// Past the cache at any size.
+  /// Copies past the cache at any size.
   static void stream(void* destination, const void* source, Bytes bytes) noexcept;
-  /// The size from which on it goes past the cache.
+  /// Size from which copies bypass the cache.
   [[nodiscard]] Bytes streaming_from() const noexcept { return streaming_from_; }
 
  private:
-  // So small that nobody wants it past the cache. A constant, since loading a variable would be
-  // felt.
+  // Copies below this size never profit from bypassing the cache. A constant, since loading a
+  // variable would cost measurable time.
   static constexpr Bytes kNeverStreamed = Bytes{16} << 10;
   void slow_copy(void* destination, const void* source, Bytes bytes) const noexcept;
 
@@ -315,10 +324,52 @@ class GANTRY_API Copier {
 
 /// Whether an engine works on this machine.
 struct EngineStatus {
-  std::string name;     ///< Of the engine, or of what else is asked about.
-  bool usable = false;  ///< True: it works for this process, now.
-  std::string why;      ///< What the engine runs on, or why it cannot run.
-  std::string mend;     ///< How to make it usable; empty when it is.
+  std::string name;     ///< Name of the engine, or of another object that is listed.
+  bool usable = false;  ///< True: usable by this process now.
+  std::string why;      ///< The basis that the engine runs on, or the reason why it cannot run.
+  std::string mend;     ///< How to make it usable; empty if it is usable.
 };
+
+// ---- costs of a machine's engines ---------------------------------------------------------------
+
+/// Cost of a copy of one size by an engine on this machine; measured medians.
+struct CostPoint {
+  Bytes bytes = 0;            ///< Size of the copy.
+  double synchronous_ns = 0;  ///< Time from submit() to the end, with the submitter waiting.
+  double queued_ns = 0;       ///< Time per move while 16 are queued (fewer if large).
+  double caller_ns = 0;       ///< CPU time of the submitter for a queued move.
+};
+
+/// Measured costs of one engine.
+struct EngineCosts {
+  std::string engine;             ///< Engine::name().
+  bool simulated = false;         ///< Measured on a device model.
+  std::vector<CostPoint> points;  ///< Sorted by rising size.
+  /// Costs of reshapes, by ReshapeClass and bytes of the destination. Empty: not measured.
+  std::array<std::vector<CostPoint>, kReshapeClasses> reshapes{};
+};
+
+/// The result of `gantry calibrate`, kept under the user's cache folder.
+struct Calibration {
+  std::string machine;  ///< Scope of the numbers: CPU model, CPUs, caches, kernel, version, build.
+  /// Origin of the numbers.
+  enum class Source : std::uint8_t {
+    defaults,                   ///< Not measured: estimates from the cache sizes.
+    quick,                      ///< Measured at first use, in under a second.
+    full,                       ///< Measured by `gantry calibrate`.
+  } source = Source::defaults;  ///< Origin of the numbers that follow.
+  Bytes streaming_from = 0;     ///< Copies from this size on are faster past the cache. 0: none.
+  Bytes cache_share = 0;        ///< Bytes that an early reader still finds in the last-level cache.
+  double helping_gain = 1;  ///< Rate of worker and waiter together, relative to the worker alone.
+  std::vector<EngineCosts> engines;  ///< Engines that were measured.
+};
+[[nodiscard]] GANTRY_API std::string_view to_string(Calibration::Source source) noexcept;
+
+/// Smallest size from which the engine is the better choice for copies in that submit mode, at
+/// every measured size. Synchronous: it ends copies sooner than `inline`. Queued: it ends copies no
+/// later and frees the caller. Empty if there is no such size, or if either engine was not
+/// measured.
+[[nodiscard]] GANTRY_API std::optional<Bytes> break_even(const Calibration& calibration,
+                                                         std::string_view engine, SubmitMode mode);
 
 }  // namespace gantry

@@ -1,21 +1,24 @@
-#pragma once  // gantry/gantry.hpp: all but gemm, schedule/*, queues of work, images, decisions.
+#pragma once  // gantry/gantry.hpp: all that is installed.
 
+#include <gantry/bridge.hpp>
+#include <gantry/call.hpp>
 #include <gantry/channel.hpp>
-#include <gantry/channel/async.hpp>
-#include <gantry/channel/inbox.hpp>
-#include <gantry/channel/options.hpp>
-#include <gantry/channel/request.hpp>
-#include <gantry/channel/status.hpp>
-#include <gantry/device/device.hpp>
-#include <gantry/device/kernel.hpp>
+#include <gantry/collectives.hpp>
+#include <gantry/decision.hpp>
+#include <gantry/device.hpp>
 #include <gantry/engine.hpp>
-#include <gantry/engine/file_io.hpp>
-#include <gantry/engine/policy.hpp>
+#include <gantry/file.hpp>
+#include <gantry/gemm.hpp>
+#include <gantry/group.hpp>
+#include <gantry/image.hpp>
+#include <gantry/kernel.hpp>
 #include <gantry/link.hpp>
 #include <gantry/memory.hpp>
-#include <gantry/memory/allocator.hpp>
-#include <gantry/pipeline/pipeline.hpp>
-#include <gantry/pipeline/stage.hpp>
-#include <gantry/run/stage.hpp>
+#include <gantry/pipeline.hpp>
+#include <gantry/plan.hpp>
+#include <gantry/product.hpp>
 #include <gantry/runtime.hpp>
+#include <gantry/shape.hpp>
+#include <gantry/snapshot.hpp>
+#include <gantry/stage.hpp>
 #include <gantry/types.hpp>

@@ -6,24 +6,25 @@
 extern "C" {
 #endif
 
-/// An image that `gantry keep` has, mapped here and read-only. Any thread; freed by gantry_free(),
-/// after which tensors that were taken stay.
+/// An image of `gantry keep`, mapped here read-only. Any thread may use it. Freed by gantry_free();
+/// its tensors stay valid after that.
 typedef struct gantry_image gantry_image;
 
-/// Maps the image of that name, and copies nothing but its tables. Waits up to `timeout_ns` for its
-/// keeper, and for the image to be loaded: then GANTRY_TIMED_OUT. GANTRY_INVALID_ARGUMENT: what has
-/// the name keeps no image. GANTRY_NOT_FOUND at once: in a stage of `gantry run`, whose pipeline
-/// file has no image of that name. Other codes: what keeps the keeper from loading it, with its
-/// reason.
+/// Maps the image of that name and copies only its tables. Waits up to `timeout_ns` for its keeper,
+/// and until the image is loaded; then GANTRY_TIMED_OUT. GANTRY_INVALID_ARGUMENT: the owner of the
+/// name does not keep images. GANTRY_NOT_FOUND at once in a stage of `gantry run` whose pipeline
+/// file does not have an image of that name. Other codes: the error that keeps the keeper from
+/// loading the image, with its reason.
 GANTRY_C_API gantry_code gantry_image_attach(gantry_runtime* runtime, const char* name,
                                              int64_t timeout_ns, gantry_image** image);
-/// How many tensors it has.
+/// Returns the number of tensors.
 GANTRY_C_API gantry_code gantry_image_tensors(const gantry_image* image, size_t* count);
-/// The name of a tensor, in the order of their bytes; valid as long as the handle.
-/// GANTRY_INVALID_ARGUMENT: there is none of that index.
+/// Returns the name of a tensor; `index` counts in the order of their bytes. The name is valid as
+/// long as the handle. GANTRY_INVALID_ARGUMENT: the index is too large.
 GANTRY_C_API gantry_code gantry_image_name(const gantry_image* image, size_t index,
                                            const char** name);
-/// A tensor as a message of one segment: gantry_message_segment() has its bytes. GANTRY_NOT_FOUND.
+/// Returns a tensor as a message of one segment; gantry_message_segment() returns its bytes.
+/// GANTRY_NOT_FOUND: unknown name.
 GANTRY_C_API gantry_code gantry_image_tensor(const gantry_image* image, const char* name,
                                              gantry_message** tensor);
 

@@ -1,5 +1,4 @@
-#pragma once  // gantry/queue.h: what the ends of a queue of gantry.h do besides putting and
-              // getting.
+#pragma once  // gantry/queue.h: further requests to the work queues of gantry.h.
 
 #include <gantry/gantry.h>
 
@@ -7,32 +6,34 @@
 extern "C" {
 #endif
 
-/// After a gantry_receive() on an end that gets, which has timed out or was interrupted: leaves the
-/// line, so that the next item is another end's. Returns an item that was handed out before, or
-/// GANTRY_TIMED_OUT: nothing came, or the queue did not say so within `timeout_ns` (its process is
-/// stopped, say). In that case the queue takes back what it has handed out meanwhile.
+/// After a gantry_receive() on a getting end that timed out or was interrupted: leaves the line, so
+/// that the next item goes to another end. Returns an item that was already handed out; otherwise
+/// GANTRY_TIMED_OUT, because no item came or the queue did not answer within `timeout_ns` (for
+/// example because its process is stopped). In the second case the queue takes back the item that
+/// it has handed out.
 GANTRY_C_API gantry_code gantry_queue_withdraw(gantry_consumer* consumer, int64_t timeout_ns,
                                                gantry_message** message);
 
 enum {
-  /// Fills the report, with everything that this process put before.
+  /// Fills in the report; it includes everything that this process put before.
   GANTRY_QUEUE_REPORT = 0,
-  /// Waits for room for one item, which is kept for the next gantry_send() of this end, of those
-  /// that put. See gantry_queue_options.most_items. One that has timed out keeps nothing. It waits
-  /// up to a second more for the queue to say so.
+  /// Waits for room for one item and keeps it for the next gantry_send() of this putting end. See
+  /// gantry_queue_options.most_items. After a timeout it keeps nothing; it waits up to one more
+  /// second for the queue's confirmation.
   GANTRY_QUEUE_PLACE = 1,
-  /// Counts one item as finished, whoever got it; apart from gantry_done().
-  /// GANTRY_INVALID_ARGUMENT: as many as were put are finished.
+  /// Counts one item as finished, whichever end got it; independent of gantry_done().
+  /// GANTRY_INVALID_ARGUMENT: all items that were put are already finished.
   GANTRY_QUEUE_TASK_DONE = 2,
-  /// Waits until as many have been finished as were put.
+  /// Waits until as many items are finished as were put.
   GANTRY_QUEUE_ALL_FINISHED = 3,
   /// As gantry_queue_wait(), from any process.
   GANTRY_QUEUE_ALL_DONE = 4,
-  /// Gives back a place that was kept: no gantry_send() follows. Waits for nothing.
+  /// Gives back a place that was kept, if no gantry_send() follows. Does not wait.
   GANTRY_QUEUE_PLACE_BACK = 5
 };
-/// Asks the queue of an end, a gantry_producer or a gantry_consumer. `report` is NULL for all other
-/// questions. One that has timed out or was interrupted goes on when the same is asked again.
+/// Sends a request to the queue of an end, a gantry_producer or a gantry_consumer. `report` must be
+/// NULL except for GANTRY_QUEUE_REPORT. A request that timed out or was interrupted continues when
+/// it is repeated.
 GANTRY_C_API gantry_code gantry_queue_ask(void* end, uint32_t question, int64_t timeout_ns,
                                           gantry_queue_report* report);
 

@@ -1,4 +1,4 @@
-#pragma once  // gantry/trace.h: spans of one's own beside what gantry trace records.
+#pragma once  // gantry/trace.h: the program's own spans in recordings of gantry trace.
 
 #include <gantry/gantry.h>
 
@@ -6,15 +6,16 @@
 extern "C" {
 #endif
 
-// A span lasts from the first call to the second, and stands under its name in the trace of the
-// thread that makes the second. While nobody records, both take a few nanoseconds. Recordings of
-// $GANTRY_DIR, or of the user's own directory without it, have the spans of every process; those of
-// other directories, of processes with an end of a channel there.
+// A span lasts from the first call to the second, and appears under its name in the trace of the
+// thread that makes the second call. Without a recording, both calls take a few nanoseconds.
+// Recordings of $GANTRY_DIR, or of the user's own directory if it is not set, have the spans of
+// every process; recordings of other directories have those of processes with an end of a channel
+// there.
 
-/// Begins a span. Returns what gantry_span_end() takes: 0 while nobody records.
+/// Begins a span. Returns the argument for gantry_span_end(): 0 without a recording.
 GANTRY_C_API uint64_t gantry_span_begin(void);
-/// Ends it; `began` 0: does nothing. Of `name`, 31 bytes of UTF-8 are kept. GANTRY_INVALID_ARGUMENT
-/// if `name` is NULL or empty, whether anybody records or not.
+/// Ends a span; if `began` is 0, does nothing. Keeps 31 bytes of UTF-8 of `name`.
+/// GANTRY_INVALID_ARGUMENT if `name` is NULL or empty, with or without a recording.
 GANTRY_C_API gantry_code gantry_span_end(uint64_t began, const char* name);
 
 #ifdef __cplusplus

@@ -328,6 +328,7 @@ Result<std::vector<CostPoint>> Sweep::points_of(Work work, std::uint64_t limit_n
 
 // All classes at a size before the next one: what a slow machine leaves out are large ones.
 Result<void> Sweep::reshapes() {
+  if (options_.sample_reshape == nullptr) return {};
   GANTRY_TRY(step("what reshapes cost", options_.quick ? 0.9 : 0.8));
   const std::uint64_t begin = monotonic_ns();
   const std::uint64_t limit = 2 * plan_.reshape_ns * plan_.reshape_sizes.size() * kReshapeClasses;
@@ -339,7 +340,7 @@ Result<void> Sweep::reshapes() {
 }
 
 Result<void> Sweep::reshapes_at(ReshapeClass kind, Bytes bytes) {
-  GANTRY_ASSIGN(const ReshapePlan plan, sample_reshape(kind, bytes));
+  GANTRY_ASSIGN(const ReshapePlan plan, options_.sample_reshape(kind, bytes));
   const Work work{plan.destination_bytes(), CacheUse::automatic, &plan};
   if (work.footprint() > bench_.bytes()) return {};
   GANTRY_ASSIGN(const auto points, points_of(work, plan_.reshape_ns));
@@ -431,41 +432,6 @@ Result<void> Sweep::helping() {
 }
 
 }  // namespace
-
-namespace {
-
-constexpr std::int64_t kChannels = 3;
-
-Tensor row(DataType type, std::int64_t count) {
-  return Tensor::dense(type, {&count, 1});
-}
-
-Result<ReshapePlan> planes_of_pixels(std::int64_t pixels) {
-  const std::array<std::int64_t, 2> interleaved{pixels, kChannels}, planes{kChannels, pixels};
-  const ReshapeOptions options{.order = {1, 0},
-                               .channels = {2, 1, 0},
-                               .scale = {0.017f, 0.0175f, 0.0174f},
-                               .offset = {-2.1f, -2.0f, -1.8f}};
-  return ReshapePlan::make(Tensor::dense(types::f32, planes), Tensor::dense(types::u8, interleaved),
-                           options);
-}
-
-}  // namespace
-
-Result<ReshapePlan> sample_reshape(ReshapeClass kind, Bytes destination_bytes) {
-  const auto count_of = [&](Bytes each) {
-    return static_cast<std::int64_t>(std::max<Bytes>(destination_bytes / each, 1));
-  };
-  switch (kind) {
-    case ReshapeClass::narrowing:
-      return ReshapePlan::make(types::bf16, row(types::f32, count_of(2)));
-    case ReshapeClass::widening:
-      return ReshapePlan::make(types::f32, row(types::u8, count_of(4)));
-    case ReshapeClass::permuting:
-      break;
-  }
-  return planes_of_pixels(count_of(4 * kChannels));
-}
 
 Result<Calibration> measure_calibration(std::span<const std::shared_ptr<Engine>> engines,
                                         const MeasureOptions& options) {

@@ -11,6 +11,8 @@ struct MeasureOptions {
   Bytes memory_limit = 0;  ///< Most memory to use meanwhile; 0: no limit.
   /// Called with what begins and the part of the whole that is done. Return false to stop.
   std::function<bool(std::string_view, double)> on_step;
+  /// A plan of that class with about so many bytes of destination. Null: reshapes are not measured.
+  Result<ReshapePlan> (*sample_reshape)(ReshapeClass kind, Bytes destination_bytes) = nullptr;
 };
 
 /// Returns medians of interleaved rounds, with `machine` empty. Leaves out the largest sizes on a
@@ -18,9 +20,5 @@ struct MeasureOptions {
 /// open no lane. Errors: `interrupted`, `out_of_memory`, and an engine's own.
 [[nodiscard]] Result<Calibration> measure_calibration(
     std::span<const std::shared_ptr<Engine>> engines, const MeasureOptions& options);
-
-/// f32 to bf16, u8 to f32, or interleaved pixels of u8 to normalised planes of f32: the plan whose
-/// destination has so many bytes, or hardly fewer.
-[[nodiscard]] Result<ReshapePlan> sample_reshape(ReshapeClass kind, Bytes destination_bytes);
 
 }  // namespace gantry

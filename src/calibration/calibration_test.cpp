@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "engine/inline/inline_engine.hpp"
+#include "runtime/components.hpp"
 
 namespace gantry {
 namespace {
@@ -17,7 +18,8 @@ TEST(Calibrations, MeasureEveryEngineAtRisingSizes) {
                   EXPECT_LE(done, 1);
                   last = done;
                   return true;
-                }});
+                },
+                .sample_reshape = components().sample_reshape});
   ASSERT_TRUE(measured) << measured.error().message;
   EXPECT_EQ(measured->source, Calibration::Source::quick);
   ASSERT_EQ(measured->engines.size(), 1u);
@@ -44,7 +46,7 @@ TEST(Calibrations, MeasureEveryEngineAtRisingSizes) {
 TEST(Calibrations, TakeAReshapeOfEachClass) {
   for (std::size_t i = 0; i < kReshapeClasses; ++i) {
     const auto kind = static_cast<ReshapeClass>(i);
-    const auto plan = sample_reshape(kind, 16384);
+    const auto plan = components().sample_reshape(kind, 16384);
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_EQ(plan->kind(), kind) << plan->text();
     EXPECT_LE(plan->destination_bytes(), 16384u);

@@ -8,8 +8,8 @@
 #include "base/sizes.hpp"
 #include "engine/fault_guard.hpp"
 #include "engine/kernels.hpp"
-#include "engine/shape/make_part.hpp"
-#include "engine/shape/rows.hpp"
+#include "tensor/float_mode.hpp"
+#include "tensor/reshape_state.hpp"
 
 namespace gantry {
 namespace {
@@ -42,8 +42,8 @@ void run(void* argument) noexcept {
     else
       cached_fill(move.destination, move.pattern, move.bytes);
   } else {
-    shape::make_part(move.plan->state(), move.destination, move.source, move.plan_from, move.bytes,
-                     work.cache == CacheUse::streaming);
+    move.plan->state().make(move.destination, move.source, move.plan_from, move.bytes,
+                            work.cache == CacheUse::streaming);
   }
   work.done = move.bytes;
 }

@@ -5,7 +5,7 @@
 
 #include "base/crc32c.hpp"
 #include "base/result.hpp"
-#include "engine/shape/groups.hpp"
+#include "tensor/groups.hpp"
 
 namespace gantry::image {
 namespace {

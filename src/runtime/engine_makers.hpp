@@ -14,7 +14,7 @@ struct EngineMaker {
                      ///< it.
 };
 
-/// In the order in which they are reported. Add a new engine here.
-[[nodiscard]] std::span<const EngineMaker> engine_makers();
+/// In the order in which they are reported: thread, then those of the linked components.
+[[nodiscard]] std::vector<EngineMaker> engine_makers();
 
 }  // namespace gantry

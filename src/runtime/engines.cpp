@@ -11,8 +11,8 @@
 #include "engine/inline/inline_engine.hpp"
 #include "engine/policy/policy.hpp"
 #include "engine/policy/policy_engine.hpp"
+#include "runtime/components.hpp"
 #include "runtime/cpu_quota.hpp"
-#include "runtime/engine_makers.hpp"
 #include "runtime/machine_key.hpp"
 
 namespace gantry {
@@ -83,7 +83,8 @@ Result<void> Engines::make_auto() {
       found.calibration.value_or(default_calibration(cache.bytes, cache.sharers));
   GANTRY_ASSIGN(auto first, make_inline_engine({.streaming_from = calibration.streaming_from}));
   engines_ = {std::move(first)};
-  for (const EngineMaker& maker : engine_makers()) {
+  makers_ = engine_makers();
+  for (const EngineMaker& maker : makers_) {
     lazy_.push_back(std::make_shared<LazyEngine>(
         maker.facts, [make = maker.make, calibration] { return make(calibration); }));
     if (maker.likely()) engines_.push_back(lazy_.back());
@@ -134,7 +135,7 @@ std::vector<EngineStatus> Engines::statuses() {
     const auto engine = lazy_[i]->get();
     const std::string name(lazy_[i]->name());
     if (engine)
-      all.push_back({name, true, engine_makers()[i].what(**engine), {}});
+      all.push_back({name, true, makers_[i].what(**engine), {}});
     else
       all.push_back({name, false, engine.error().message, engine.error().hint});
   }
@@ -159,7 +160,8 @@ Result<Calibration> Engines::measure(Kept& kept, std::span<const std::shared_ptr
   if (!ours && ours.error().code == Code::busy) return tl::unexpected(ours.error());
   const LastLevelCache cache = last_level_cache();
   auto measured = measure_calibration(engines, {options.quick, cache.bytes, cache.sharers,
-                                                system_memory().available / 4, options.on_step});
+                                                system_memory().available / 4, options.on_step,
+                                                components().sample_reshape});
   if (!measured) return measured;
   measured->machine = machine_key();
   auto saved = ours ? Result<void>() : Result<void>(tl::unexpected(ours.error()));

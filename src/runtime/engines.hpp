@@ -4,7 +4,7 @@
 #include <mutex>
 
 #include "calibration/calibration_store.hpp"
-#include "runtime/lazy_engine.hpp"
+#include "runtime/engine_makers.hpp"
 
 namespace gantry {
 
@@ -43,7 +43,8 @@ class Engines {
 
   std::shared_ptr<Kept> kept_;
   std::vector<std::shared_ptr<Engine>> engines_;  // inline first; then LazyEngines
-  std::vector<std::shared_ptr<LazyEngine>> lazy_;
+  std::vector<EngineMaker> makers_;
+  std::vector<std::shared_ptr<LazyEngine>> lazy_;  // one of each maker
   std::shared_ptr<PolicyEngine> auto_;
   std::shared_ptr<Engine> chosen_;
   std::string fallback_;  // why the wanted engine is not the one in use

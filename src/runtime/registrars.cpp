@@ -3,9 +3,7 @@
 #include <gantry/runtime.hpp>
 
 #include "base/result.hpp"
-#include "device/cuda/cuda_registrar.hpp"
-#include "registrar/fabric/registrar.hpp"
-#include "registrar/uring/registrar.hpp"
+#include "runtime/components.hpp"
 
 namespace gantry {
 namespace {
@@ -52,17 +50,12 @@ std::string_view to_string(RegistrarKind kind) noexcept {
 }
 
 Result<std::shared_ptr<Registrar>> make_registrar(RegistrarKind kind, const RegistrarSetup& setup) {
-  switch (kind) {
-    case RegistrarKind::page_lock:
-      return make_page_lock_registrar(setup.limits);
-    case RegistrarKind::uring:
-      return make_uring_registrar({setup.limits, setup.ring_descriptor, setup.ring_slots});
-    case RegistrarKind::fabric:
-      return make_fabric_registrar({setup.limits, setup.fabric_domain, setup.fabric_provider});
-    case RegistrarKind::cuda:
-      return make_cuda_registrar({.limits = setup.limits, .device = setup.cuda_device});
-  }
-  return fail(Code::invalid_argument, "a registrar of no known kind");
+  if (kind == RegistrarKind::page_lock) return make_page_lock_registrar(setup.limits);
+  const auto& makers = components().registrars;
+  if (const auto maker = makers.find(kind); maker != makers.end()) return maker->second(setup);
+  return fail(Code::unsupported,
+              fmt::format("registrar '{}': this program is not linked with it", to_string(kind)),
+              "link gantry::net for fabric, gantry::device for uring and cuda");
 }
 
 std::vector<RegistrarStatus> probe_registrars() {

@@ -2,12 +2,26 @@
 
 #include "base/moved_from.hpp"
 #include "base/result.hpp"
-#include "remote/bridge/remote_ends.hpp"
-#include "runtime/devices.hpp"
+#include "runtime/components.hpp"
 #include "runtime/engines.hpp"
 #include "trace/tracer.hpp"
 
 namespace gantry {
+
+namespace {
+
+// Null: the channel is one of this host.
+Result<const RemoteOpeners*> remote_openers(std::string_view name) {
+  if (name.find('@') == name.npos) return nullptr;
+  const auto& remote = components().remote;
+  if (!remote)
+    return fail(Code::unsupported,
+                fmt::format("channel '{}': this program does not reach other hosts", name),
+                "link it with the component net of Gantry: gantry::net");
+  return &*remote;
+}
+
+}  // namespace
 
 std::string_view version() noexcept {
   return GANTRY_VERSION;
@@ -55,8 +69,8 @@ Result<Runtime> Runtime::create(const RuntimeOptions& options) {
 Result<Producer> Runtime::producer(std::string_view name, ProducerOptions options) {
   return guarded_on(impl_, "Runtime", [&]() -> Result<Producer> {
     GANTRY_TRY(impl_->complete(options));
-    GANTRY_ASSIGN(const auto remote, parse_remote_name(name));
-    if (remote) return open_remote_producer(*remote, std::move(options), default_engine());
+    GANTRY_ASSIGN(const RemoteOpeners* remote, remote_openers(name));
+    if (remote) return remote->producer(name, std::move(options), default_engine());
     return Producer::open(name, options, default_engine());
   });
 }
@@ -65,9 +79,8 @@ Result<Consumer> Runtime::consumer(std::string_view name, ConsumerOptions option
                                    Deadline deadline) {
   return guarded_on(impl_, "Runtime", [&]() -> Result<Consumer> {
     GANTRY_TRY(impl_->complete(options));
-    GANTRY_ASSIGN(const auto remote, parse_remote_name(name));
-    if (remote)
-      return open_remote_consumer(*remote, std::move(options), default_engine(), deadline);
+    GANTRY_ASSIGN(const RemoteOpeners* remote, remote_openers(name));
+    if (remote) return remote->consumer(name, std::move(options), default_engine(), deadline);
     return Consumer::open(name, options, deadline);
   });
 }
@@ -83,9 +96,8 @@ Result<Producer> Runtime::connect(std::string_view inbox, ProducerOptions option
                                   Deadline deadline) {
   return guarded_on(impl_, "Runtime", [&]() -> Result<Producer> {
     GANTRY_TRY(impl_->complete(options));
-    GANTRY_ASSIGN(const auto remote, parse_remote_name(inbox));
-    if (remote)
-      return connect_remote_inbox(*remote, std::move(options), default_engine(), deadline);
+    GANTRY_ASSIGN(const RemoteOpeners* remote, remote_openers(inbox));
+    if (remote) return remote->connect(inbox, std::move(options), default_engine(), deadline);
     return Producer::connect(inbox, options, default_engine(), deadline);
   });
 }
@@ -100,8 +112,8 @@ Result<Server> Runtime::server(std::string_view name, ServerOptions options) {
 Result<Client> Runtime::client(std::string_view server, ClientOptions options, Deadline deadline) {
   return guarded_on(impl_, "Runtime", [&]() -> Result<Client> {
     GANTRY_TRY(impl_->complete(options));
-    GANTRY_ASSIGN(const auto remote, parse_remote_name(server));
-    if (remote) return open_remote_client(*remote, std::move(options), default_engine(), deadline);
+    GANTRY_ASSIGN(const RemoteOpeners* remote, remote_openers(server));
+    if (remote) return remote->client(server, std::move(options), default_engine(), deadline);
     return Client::connect(server, options, default_engine(), deadline);
   });
 }
@@ -116,14 +128,6 @@ std::shared_ptr<Engine> Runtime::default_engine() const {
 
 std::vector<EngineStatus> Runtime::engines() const {
   return impl_ ? impl_->engines->statuses() : std::vector<EngineStatus>();
-}
-
-Result<std::shared_ptr<Device>> Runtime::open_device(std::string_view name) const {
-  return guarded_on(impl_, "Runtime", [&] { return gantry::open_device(name, default_engine()); });
-}
-
-std::vector<EngineStatus> Runtime::devices() const {
-  return device_statuses();
 }
 
 CalibrationStatus Runtime::calibration() const {

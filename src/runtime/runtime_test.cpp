@@ -4,6 +4,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <gantry/device.hpp>
 #include <gantry/runtime.hpp>
 
 namespace gantry {

@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "engine/shape/groups.hpp"
+#include "tensor/groups.hpp"
 #include "engine/shape/test_reference.hpp"
 
 namespace gantry {

@@ -251,6 +251,21 @@ TEST_F(Tree, CatchesALongFile) {
   EXPECT_THAT(check(), ElementsAre(HasSubstr("src/base/long.hpp: 701 lines")));
 }
 
+TEST_F(Tree, AllowsAnOldNameThatOnlyForwards) {
+  const std::string old = "#pragma once  // gantry/old/name.hpp: the old name of gantry/types.hpp.\n";
+  add("include/gantry/old/name.hpp", old + "#include <gantry/types.hpp>\n");
+  EXPECT_THAT(check(), IsEmpty());
+  add("include/gantry/old/name.hpp", old + "#include <gantry/types.hpp>\nint more();\n");
+  EXPECT_THAT(check(), ElementsAre(StartsWith("include/gantry/old/name.hpp: no row")));
+}
+
+TEST_F(Tree, AllowsALongerPublicHeader) {
+  add("include/gantry/types.hpp", std::string(kPublicHeaderLines, '\n'));
+  EXPECT_THAT(check(), IsEmpty());
+  add("include/gantry/types.hpp", std::string(kPublicHeaderLines + 1, '\n'));
+  EXPECT_THAT(check(), ElementsAre(HasSubstr("types.hpp: 1001 lines")));
+}
+
 TEST_F(Tree, CatchesALongFunctionAlsoInTests) {
   add("tests/long_test.cpp", "TEST(A, B) {\n" + lines(kFunctionLines - 1) + "}\n");
   add("src/base/fit.cpp", "void g() {\n" + lines(kFunctionLines - 2) + "}\n");

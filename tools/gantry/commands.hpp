@@ -14,8 +14,8 @@ using AddCommand = void(const Command& command, int& exit_code);
 [[gnu::weak]] AddCommand add_agent;  // run/agent.cpp
 [[gnu::weak]] AddCommand add_bench;
 [[gnu::weak]] AddCommand add_bridge;  // net/bridge.cpp
-[[gnu::weak]] AddCommand add_calibrate;
-[[gnu::weak]] AddCommand add_doctor;
+[[gnu::weak]] AddCommand add_calibrate;  // look/calibrate.cpp
+[[gnu::weak]] AddCommand add_doctor;     // look/doctor.cpp
 [[gnu::weak]] AddCommand add_get;
 [[gnu::weak]] AddCommand add_image;  // image/image.cpp
 [[gnu::weak]] AddCommand add_keep;   // image/keep.cpp
@@ -28,7 +28,7 @@ using AddCommand = void(const Command& command, int& exit_code);
 [[gnu::weak]] AddCommand add_ranks;  // ranks/ranks.cpp
 [[gnu::weak]] AddCommand add_run;    // run/run.cpp
 [[gnu::weak]] AddCommand add_serve;  // look/serve/serve.cpp
-[[gnu::weak]] AddCommand add_top;
+[[gnu::weak]] AddCommand add_top;    // look/top.cpp
 [[gnu::weak]] AddCommand add_trace;  // look/trace.cpp
 
 struct CommandRow {
@@ -51,7 +51,7 @@ inline constexpr auto kCommands = std::to_array<CommandRow>(
       add_ranks},
      {"get", "gantry", "Write a channel to standard output", add_get},
      {"ls", "gantry", "List the channels: who sends, who receives", add_ls},
-     {"top", "gantry", "Watch the channels: rates, depths, who is stuck", add_top},
+     {"top", "gantry-look", "Watch the channels: rates, depths, who is stuck", add_top},
      {"serve", "gantry-look", "Show the channels in a browser, and give metrics to Prometheus",
       add_serve},
      {"trace", "gantry-look", "Record what channels, ranks, links and devices do, for Perfetto",
@@ -64,12 +64,12 @@ inline constexpr auto kCommands = std::to_array<CommandRow>(
      {"image", "gantry-image",
       "List, verify, time or extract the tensors of an image that gantry pack made", add_image},
      {"keep", "gantry-image", "Keep images in memory for whoever attaches them", add_keep},
-     {"doctor", "gantry",
+     {"doctor", "gantry-look",
       "Show the machine, which engines, transports, registrars, devices, ways to files, links, "
       "libraries for products of matrices, codecs of images, features of the kernel, bindings and "
       "metrics work, and how moves are executed",
       add_doctor},
-     {"calibrate", "gantry", "Measure what each engine costs on this machine, and keep it",
+     {"calibrate", "gantry-look", "Measure what each engine costs on this machine, and keep it",
       add_calibrate},
      {"bench", "gantry", "Measure: gantry bench NAME [options]", add_bench},
      {"pages", "gantry-pages", "Write the manual and shells' completions", add_pages, false}});

@@ -1,7 +1,7 @@
 #include "channel/consumer/incoming_message.hpp"
 
 #include "base/clock.hpp"
-#include "engine/shape/plan_source.hpp"
+#include "tensor/plan_source.hpp"
 
 namespace gantry {
 

@@ -6,7 +6,7 @@
 #include "channel/producer/mode_choice.hpp"
 #include "channel/wire/draft_checks.hpp"
 #include "channel/wire/step.hpp"
-#include "engine/shape/plan_source.hpp"
+#include "tensor/plan_source.hpp"
 
 namespace gantry {
 namespace {
@@ -47,7 +47,10 @@ Result<void> settle_one(Draft::Part& part, const As& wish) {
                             part.moved ? "block" : "message that travels on",
                             to_string(plan.source().type), to_string(plan.destination().type)),
                 "send its bytes with Draft::copy(), which converts while it copies");
-  part.as = As(plan);
+  part.as = wish;
+  part.as->plan = plan;
+  part.as->from.reset();
+  part.as->exact = false;
   part.copied = part.bytes = part.bytes.first(plan.source_bytes());
   return {};
 }

@@ -1,9 +1,10 @@
 #include <gantry/shape.hpp>
+#include <tuple>
 
 #include "base/result.hpp"
-#include "engine/shape/element.hpp"
-#include "engine/shape/groups.hpp"
-#include "engine/shape/plan_source.hpp"
+#include "tensor/element.hpp"
+#include "tensor/groups.hpp"
+#include "tensor/plan_source.hpp"
 
 namespace gantry {
 namespace {
@@ -32,9 +33,8 @@ Result<Tensor> row_of(DataType type, Bytes bytes) {
   return Tensor::dense(type, {&count, 1});
 }
 
-}  // namespace
-
-Result<ReshapePlan> As::plan_for(const std::optional<Tensor>& tensor, Bytes bytes) const {
+Result<ReshapePlan> plan_as(const As& as, const std::optional<Tensor>& tensor, Bytes bytes) {
+  const auto& [to, from, exact, plan] = std::tie(as.to, as.from, as.exact, as.plan);
   if (plan) {
     if (tensor && !shape::is_alike(plan->source(), *tensor))
       return refuse(
@@ -67,6 +67,12 @@ Result<ReshapePlan> As::plan_for(const std::optional<Tensor>& tensor, Bytes byte
                            {.exact = exact});
 }
 
+}  // namespace
+
+As::As(DataType type) noexcept : to(type), maker_(plan_as) {}
+As::As(ReshapePlan all) noexcept
+    : to(all.destination().type), plan(std::move(all)), maker_(plan_as) {}
+
 Result<As> As::parse(std::string_view text) {
   const std::size_t arrow = text.find(kArrow);
   if (arrow == std::string_view::npos)
@@ -76,11 +82,6 @@ Result<As> As::parse(std::string_view text) {
   As as(to);
   as.from = from;
   return as;
-}
-
-std::string As::text() const {
-  if (plan) return plan->text();
-  return from ? fmt::format("{} -> {}", to_string(*from), to_string(to)) : to_string(to);
 }
 
 }  // namespace gantry

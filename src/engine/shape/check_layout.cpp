@@ -5,8 +5,8 @@
 #include <numeric>
 
 #include "base/result.hpp"
-#include "engine/shape/element.hpp"
-#include "engine/shape/groups.hpp"
+#include "tensor/element.hpp"
+#include "tensor/groups.hpp"
 
 namespace gantry::shape {
 namespace {

@@ -1,4 +1,4 @@
-#include "engine/shape/groups.hpp"
+#include "tensor/groups.hpp"
 
 #include <algorithm>
 #include <array>

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "base/test_effort.hpp"
-#include "engine/shape/groups.hpp"
+#include "tensor/groups.hpp"
 #include "engine/shape/rows.hpp"
 #include "engine/shape/test_rows.hpp"
 

@@ -1,5 +1,3 @@
-#include "engine/shape/make_part.hpp"
-
 #include <algorithm>
 #include <cstring>
 
@@ -7,8 +5,6 @@
 
 namespace gantry::shape {
 namespace {
-
-using detail::ReshapeState;
 
 constexpr Bytes kLine = 64;
 
@@ -73,7 +69,7 @@ void cut_units(Bytes unit, Bytes from, Bytes bytes, Sink& sink, std::size_t at_a
 }
 
 /// Floats that lie as groups want them; null: they do not.
-const float* floats_in_place(const ReshapeState& state, const std::byte* source) noexcept {
+const float* floats_in_place(const PlanState& state, const std::byte* source) noexcept {
   const Dimension& row = state.walk[0];
   const bool as_they_lie = state.dimensions == 1 && row.step == 1 && !row.is_padded() &&
                            state.from_element == Element::f32 && !state.from_groups &&
@@ -81,7 +77,7 @@ const float* floats_in_place(const ReshapeState& state, const std::byte* source)
   return as_they_lie ? reinterpret_cast<const float*>(source) + state.first : nullptr;
 }
 
-void make_groups(const ReshapeState& state, Sink& sink, const std::byte* source, Bytes from,
+void make_groups(const PlanState& state, Sink& sink, const std::byte* source, Bytes from,
                  Bytes bytes) noexcept {
   const Groups& groups = *state.to_groups;
   Walker walker(state, source, Element::f32, false);
@@ -97,7 +93,7 @@ void make_groups(const ReshapeState& state, Sink& sink, const std::byte* source,
   cut_units(state.unit, from, bytes, sink, kTile / groups.size, make);
 }
 
-void make_packed(const ReshapeState& state, Sink& sink, const std::byte* source, Bytes from,
+void make_packed(const PlanState& state, Sink& sink, const std::byte* source, Bytes from,
                  Bytes bytes) noexcept {
   Walker walker(state, source, state.to_element, false);
   alignas(64) std::array<std::byte, kTile> codes;  // NOLINT: written before it is read
@@ -118,7 +114,7 @@ void make_within(Walker& walker, std::byte* to, Bytes unit, Bytes from, Bytes by
   std::memcpy(to, element.data() + from % unit, bytes);
 }
 
-void make_elements(const ReshapeState& state, std::byte* to, const std::byte* source, Bytes from,
+void make_elements(const PlanState& state, std::byte* to, const std::byte* source, Bytes from,
                    Bytes bytes, bool streaming) noexcept {
   const Bytes unit = state.unit;
   Walker walker(state, source, state.to_element, streaming);
@@ -134,41 +130,22 @@ void make_elements(const ReshapeState& state, std::byte* to, const std::byte* so
 
 }  // namespace
 
-void make_part(const ReshapeState& state, std::byte* to, const std::byte* source, Bytes from,
-               Bytes bytes, bool streaming) noexcept {
-  if (state.to_planes) return make_planes(*state.to_planes, to, from, bytes, source);
-  if (state.from_planes) return join_planes(*state.from_planes, to, from, bytes, source);
+void PlanState::make(std::byte* made, const std::byte* source, Bytes at, Bytes bytes,
+                     bool streaming) const noexcept {
+  const PlanState& state = *this;
+  if (state.to_planes) return make_planes(*state.to_planes, made, at, bytes, source);
+  if (state.from_planes) return join_planes(*state.from_planes, made, at, bytes, source);
   if (!state.to_groups && !is_packed(state.to_element))
-    return make_elements(state, to, source, from, bytes, streaming);
+    return make_elements(state, made, source, at, bytes, streaming);
   if (state.copies_groups) {
     const Bytes before = static_cast<Bytes>(state.first) / state.to_groups->size * state.unit;
-    return convert(Element::u8, to, Element::u8, source + before + from, bytes, streaming);
+    return convert(Element::u8, made, Element::u8, source + before + at, bytes, streaming);
   }
-  Sink sink(to, streaming);
+  Sink sink(made, streaming);
   if (state.to_groups)
-    make_groups(state, sink, source, from, bytes);
+    make_groups(state, sink, source, at, bytes);
   else
-    make_packed(state, sink, source, from, bytes);
+    make_packed(state, sink, source, at, bytes);
 }
 
 }  // namespace gantry::shape
-
-namespace gantry {
-
-bool ReshapePlan::convert(ByteSpan to, ConstByteSpan source, Bytes from,
-                          Bytes source_from) const noexcept {
-  if (from > destination_bytes() || to.size() > destination_bytes() - from) return false;
-  const ByteRange needed = source_of({from, to.size()});
-  if (needed.bytes > 0 && (needed.from < source_from || needed.end() - source_from > source.size()))
-    return false;
-  if (to.empty()) return true;
-  // Where the whole source would begin; bytes before `source` are not read.
-  const auto front = reinterpret_cast<std::uintptr_t>(source.data()) - source_from;
-  // NOLINTNEXTLINE(performance-no-int-to-ptr): it was one
-  const auto* const whole = reinterpret_cast<const std::byte*>(front);
-  const shape::FloatMode mode;
-  shape::make_part(*state_, to.data(), whole, from, to.size(), false);
-  return true;
-}
-
-}  // namespace gantry

@@ -5,7 +5,7 @@
 
 #include "base/result.hpp"
 #include "engine/shape/check_layout.hpp"
-#include "engine/shape/groups.hpp"
+#include "tensor/groups.hpp"
 #include "engine/shape/reshape_error.hpp"
 #include "engine/shape/rows.hpp"
 #include "engine/shape/state.hpp"
@@ -13,17 +13,17 @@
 namespace gantry {
 namespace {
 
-using detail::ReshapeState;
+using shape::PlanState;
 using shape::Dimension;
 using shape::Element;
 using shape::kNoChannels;
 
 // What elements of a row are made as: groups from floats, packed ones from codes.
-Element row_element(const ReshapeState& state) noexcept {
+Element row_element(const PlanState& state) noexcept {
   return state.to_groups ? Element::f32 : state.to_element;
 }
 
-void take_types(ReshapeState& state) {
+void take_types(PlanState& state) {
   state.to_groups = groups_of(state.to.type);
   state.from_groups = groups_of(state.from.type);
   const auto element = [](const std::optional<Groups>& groups, DataType type) {
@@ -42,7 +42,7 @@ bool can_merge(const Dimension& outer, const Dimension& inner) noexcept {
   return !outer.is_padded() && !inner.is_padded() && outer.step == inner.step * inner.extent;
 }
 
-void add_dimension(ReshapeState& state, const Dimension& dimension, bool is_channel) {
+void add_dimension(PlanState& state, const Dimension& dimension, bool is_channel) {
   if (dimension.extent == 1 && !dimension.is_padded() && !is_channel) return;
   const bool after_channel = state.dimensions > 0 && state.channel == state.dimensions - 1;
   if (!is_channel && !after_channel && state.dimensions > 0) {
@@ -56,7 +56,7 @@ void add_dimension(ReshapeState& state, const Dimension& dimension, bool is_chan
   state.walk[state.dimensions++] = dimension;
 }
 
-void lay_walk(ReshapeState& state, const shape::Layout& layout, unsigned channel) {
+void lay_walk(PlanState& state, const shape::Layout& layout, unsigned channel) {
   const Tensor &to = state.to, &from = state.from;
   for (unsigned i = 0; i < to.dimensions; ++i) {
     const unsigned source = layout.order[i];
@@ -70,7 +70,7 @@ void lay_walk(ReshapeState& state, const shape::Layout& layout, unsigned channel
 }
 
 // Scales that change from element to element lie as long as a tile, from any channel on.
-void lay_pattern(ReshapeState& state) {
+void lay_pattern(PlanState& state) {
   const Dimension channels = state.walk[state.channel];
   const bool innermost = state.channel + 1 == state.dimensions;
   if (!innermost || channels.is_padded() || channels.step != 1 || !state.channel_at.empty() ||
@@ -88,7 +88,7 @@ void lay_pattern(ReshapeState& state) {
   outer = {outer.extent * channels.extent, 1, 0, outer.inner * channels.inner};
 }
 
-void take_channels(ReshapeState& state, const shape::Layout& layout, unsigned dimension) {
+void take_channels(PlanState& state, const shape::Layout& layout, unsigned dimension) {
   if (!layout.channels.empty()) {
     const std::int64_t stride = state.from.strides[layout.order[dimension]];
     for (const unsigned c : layout.channels) state.channel_at.push_back(stride * c);
@@ -103,7 +103,7 @@ bool has_own_channels(const shape::Layout& layout) noexcept {
   return !layout.channels.empty() || layout.scale.size() > 1;
 }
 
-void fill_pad(ReshapeState& state, double value) noexcept {
+void fill_pad(PlanState& state, double value) noexcept {
   const shape::FloatMode mode;
   const Element element = row_element(state);
   if (shape::is_wide(element)) {
@@ -116,25 +116,18 @@ void fill_pad(ReshapeState& state, double value) noexcept {
   }
 }
 
-ReshapeClass class_of(const ReshapeState& state) noexcept {
+ReshapeClass class_of(const PlanState& state) noexcept {
   if (state.dimensions > 1 || state.walk[0].step > 1 || !state.channel_at.empty())
     return ReshapeClass::permuting;
   return state.to_bytes > state.from_bytes ? ReshapeClass::widening : ReshapeClass::narrowing;
 }
 
 // Groups that stay what they are are not made anew, which would round.
-bool copies_groups(const ReshapeState& state) noexcept {
+bool copies_groups(const PlanState& state) noexcept {
   if (!state.to_groups || state.to.type != state.from.type || state.scales) return false;
   const Dimension& row = state.walk[0];
   const bool lies_together = state.dimensions == 1 && row.step == 1 && !row.is_padded();
   return lies_together && state.channel_at.empty() && state.first % state.to_groups->size == 0;
-}
-
-std::string shape_text(const Tensor& tensor) {
-  std::string text = to_string(tensor.type) + " [";
-  for (unsigned i = 0; i < tensor.dimensions; ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.shape[i]);
-  return text + "]";
 }
 
 }  // namespace
@@ -142,7 +135,7 @@ std::string shape_text(const Tensor& tensor) {
 Result<ReshapePlan> ReshapePlan::make(const Tensor& to, const Tensor& from,
                                       const ReshapeOptions& options) {
   return guarded([&]() -> Result<ReshapePlan> {
-    auto state = std::make_shared<ReshapeState>();
+    auto state = std::make_shared<PlanState>();
     GANTRY_ASSIGN(state->from_bytes, shape::check_source(from));
     GANTRY_ASSIGN(state->to_bytes, shape::check_destination(to));
     GANTRY_ASSIGN(const shape::Layout layout, shape::check_options(to, from, options));
@@ -167,36 +160,13 @@ Result<ReshapePlan> ReshapePlan::make(const Tensor& to, const Tensor& from,
   });
 }
 
+Result<ReshapePlan> ReshapePlan::make(const Tensor& to, const Tensor& from) {
+  return make(to, from, ReshapeOptions{});
+}
+
 Result<ReshapePlan> ReshapePlan::make(DataType to, const Tensor& from) {
   if (from.dimensions > Tensor::kMaxDimensions) return make(Tensor{}, from);
   return make(Tensor::dense(to, {from.shape.data(), from.dimensions}), from);
-}
-
-const Tensor& ReshapePlan::source() const noexcept {
-  return state_->from;
-}
-const Tensor& ReshapePlan::destination() const noexcept {
-  return state_->to;
-}
-Bytes ReshapePlan::source_bytes() const noexcept {
-  return state_->from_bytes;
-}
-Bytes ReshapePlan::destination_bytes() const noexcept {
-  return state_->to_bytes;
-}
-Bytes ReshapePlan::unit() const noexcept {
-  return state_->unit;
-}
-const ReshapeError& ReshapePlan::error() const noexcept {
-  return state_->error;
-}
-ReshapeClass ReshapePlan::kind() const noexcept {
-  return state_->kind;
-}
-
-std::string ReshapePlan::text() const {
-  return fmt::format("{} to {}, {}, {}", shape_text(state_->from), shape_text(state_->to),
-                     to_string(state_->kind), state_->error.text());
 }
 
 }  // namespace gantry

@@ -8,7 +8,7 @@
 namespace gantry {
 namespace {
 
-using detail::ReshapeState;
+using shape::PlanState;
 using shape::PlaneLayout;
 
 Result<PlaneLayout> layout_of(const Tensor& dense, const Planes& planes) {
@@ -32,7 +32,7 @@ Tensor bytes_of(const PlaneLayout& layout) noexcept {
 Result<ReshapePlan> ReshapePlan::to_planes(const Tensor& from, const Planes& planes) {
   return guarded([&]() -> Result<ReshapePlan> {
     GANTRY_ASSIGN(const PlaneLayout layout, layout_of(from, planes));
-    auto state = std::make_shared<ReshapeState>();
+    auto state = std::make_shared<PlanState>();
     state->from = from;
     state->to = bytes_of(layout);
     state->to_bytes = layout.bytes();
@@ -47,7 +47,7 @@ Result<ReshapePlan> ReshapePlan::to_planes(const Tensor& from, const Planes& pla
 Result<ReshapePlan> ReshapePlan::from_planes(const Tensor& to, const Planes& planes) {
   return guarded([&]() -> Result<ReshapePlan> {
     GANTRY_ASSIGN(const PlaneLayout layout, layout_of(to, planes));
-    auto state = std::make_shared<ReshapeState>();
+    auto state = std::make_shared<PlanState>();
     state->from = bytes_of(layout);
     state->to = to;
     state->to_bytes = layout.dense_bytes();

@@ -3,7 +3,7 @@
 
 #include <gantry/shape.hpp>
 
-#include "engine/shape/element.hpp"
+#include "tensor/element.hpp"
 
 namespace gantry::shape {
 

@@ -1,15 +1,12 @@
 #include <algorithm>
 #include <gantry/shape.hpp>
 
-#include "engine/shape/groups.hpp"
+#include "tensor/groups.hpp"
 #include "engine/shape/state.hpp"
 
 // Which bytes of the source bytes of the destination are made of.
-namespace gantry {
+namespace gantry::shape {
 namespace {
-
-using detail::ReshapeState;
-using shape::Dimension;
 
 struct Elements {
   std::int64_t first = 0, last = 0;
@@ -17,17 +14,17 @@ struct Elements {
 };
 
 // Elements of the destination of which these bytes have a part.
-Elements elements_of(const ReshapeState& state, ByteRange bytes) noexcept {
+Elements elements_of(const PlanState& state, ByteRange bytes) noexcept {
   std::int64_t each = 1;  // elements of a unit
   if (state.to_groups) each = state.to_groups->size;
-  if (!state.to_groups && shape::is_packed(state.to_element)) each = 2;
+  if (!state.to_groups && is_packed(state.to_element)) each = 2;
   const auto first = static_cast<std::int64_t>(bytes.from / state.unit) * each;
   const auto last = (static_cast<std::int64_t>((bytes.end() - 1) / state.unit) + 1) * each - 1;
   return {first, std::min(last, state.count - 1)};
 }
 
 // The nearest and the farthest place of the source along a dimension, of indices [from, to].
-Elements along(const ReshapeState& state, std::size_t i, std::int64_t from,
+Elements along(const PlanState& state, std::size_t i, std::int64_t from,
                std::int64_t to) noexcept {
   const Dimension& dimension = state.walk[i];
   const std::int64_t begin = std::max<std::int64_t>(from - dimension.pad_before, 0);
@@ -41,7 +38,7 @@ Elements along(const ReshapeState& state, std::size_t i, std::int64_t from,
 }
 
 // All dimensions within the first one that differs between the two ends are taken whole.
-Elements places_of(const ReshapeState& state, Elements range) noexcept {
+Elements places_of(const PlanState& state, Elements range) noexcept {
   Elements places{state.first, state.first};
   std::int64_t left = state.count;
   bool differs = false;
@@ -65,8 +62,8 @@ Elements places_of(const ReshapeState& state, Elements range) noexcept {
 
 }  // namespace
 
-ByteRange ReshapePlan::source_of(ByteRange destination) const noexcept {
-  const ReshapeState& state = *state_;
+ByteRange PlanState::source_of(ByteRange destination) const noexcept {
+  const PlanState& state = *this;
   if (destination.from >= state.to_bytes || destination.bytes == 0) return {};
   destination.bytes = std::min(destination.bytes, state.to_bytes - destination.from);
   if (state.to_planes) return state.to_planes->dense_of(destination);
@@ -76,11 +73,11 @@ ByteRange ReshapePlan::source_of(ByteRange destination) const noexcept {
   const auto first = static_cast<Bytes>(places.first), last = static_cast<Bytes>(places.last);
   Bytes from = 0, end = 0;
   if (state.from_groups) {
-    const Bytes each = shape::bytes_of(*state.from_groups), size = state.from_groups->size;
+    const Bytes each = bytes_of(*state.from_groups), size = state.from_groups->size;
     from = first / size * each;
     end = (last / size + 1) * each;
   } else {
-    const Bytes bits = shape::facts_of(state.from_element).bits;
+    const Bytes bits = facts_of(state.from_element).bits;
     const auto bytes_before = [bits](Bytes elements) {  // whose bits may be more than 64 bits count
       return elements / 8 * bits + elements % 8 * bits / 8;
     };
@@ -91,8 +88,8 @@ ByteRange ReshapePlan::source_of(ByteRange destination) const noexcept {
 }
 
 // What a longer front needs reaches at least as far, so the answer can be searched by halves.
-Bytes ReshapePlan::destination_from(Bytes source_prefix) const noexcept {
-  const ReshapeState& state = *state_;
+Bytes PlanState::destination_from(Bytes source_prefix) const noexcept {
+  const PlanState& state = *this;
   if (source_prefix >= state.from_bytes) return state.to_bytes;
   if (state.to_planes) return state.to_planes->image_from(source_prefix);
   if (state.from_planes) return state.from_planes->dense_from(source_prefix);
@@ -107,4 +104,4 @@ Bytes ReshapePlan::destination_from(Bytes source_prefix) const noexcept {
   return std::min(enough * state.unit, state.to_bytes);
 }
 
-}  // namespace gantry
+}  // namespace gantry::shape

@@ -1,9 +1,6 @@
 #include "engine/shape/reshape_error.hpp"
 
-#include <array>
-
-#include "base/result.hpp"
-#include "engine/shape/element.hpp"
+#include "tensor/element.hpp"
 
 namespace gantry::shape {
 namespace {
@@ -56,21 +53,3 @@ ReshapeError error_between(DataType to, DataType from, bool scales) noexcept {
 }
 
 }  // namespace gantry::shape
-
-namespace gantry {
-
-std::string ReshapeError::text() const {
-  std::string text = "exact";
-  if (kind == Kind::ulps) text = fmt::format("{} ulp", amount);
-  if (kind == Kind::steps) text = fmt::format("{} of the group's scale", amount);
-  if (kind == Kind::binades) text = fmt::format("{} ulp of the element times its scale", amount);
-  return saturates ? text + ", saturates" : text;
-}
-
-std::string_view to_string(ReshapeClass kind) noexcept {
-  constexpr std::array<std::string_view, 3> kNames{"narrowing", "widening", "permuting"};
-  const auto index = static_cast<std::size_t>(kind);
-  return index < kNames.size() ? kNames[index] : "unknown";
-}
-
-}  // namespace gantry

@@ -3,8 +3,9 @@
 
 #include <cstddef>
 
-#include "engine/shape/element.hpp"
-#include "engine/shape/groups.hpp"
+#include "tensor/element.hpp"
+#include "tensor/float_mode.hpp"
+#include "tensor/groups.hpp"
 
 // Every function takes any alignment and any count, 0 included; ranges do not overlap. The bits do
 // not depend on the CPU: they are those of engine/shape/test_reference.hpp. The caller holds a
@@ -68,18 +69,5 @@ void gather(std::byte* destination, const std::byte* source, std::size_t step, s
 /// The first of each of `streams` (2 to 4), then the second of each, and so on.
 void interleave(std::byte* destination, const std::byte* const* sources, unsigned streams,
                 std::size_t count, unsigned element_bytes) noexcept;
-
-/// While it lives, numbers below the normal ones are kept and rounding is to nearest even; then the
-/// thread's mode is as before, and what was streamed is ordered before later stores.
-class FloatMode {
- public:
-  FloatMode() noexcept;
-  ~FloatMode();
-  FloatMode(const FloatMode&) = delete;
-  FloatMode& operator=(const FloatMode&) = delete;
-
- private:
-  unsigned before_;
-};
 
 }  // namespace gantry::shape

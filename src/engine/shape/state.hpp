@@ -1,9 +1,11 @@
 #pragma once  // engine/shape/state.hpp: what a checked plan consists of.
 
 #include <gantry/shape.hpp>
+#include <vector>
 
-#include "engine/shape/element.hpp"
 #include "engine/shape/planes.hpp"
+#include "tensor/element.hpp"
+#include "tensor/reshape_state.hpp"
 
 namespace gantry::shape {
 
@@ -22,30 +24,20 @@ inline constexpr std::size_t kTile = 1024;
 inline constexpr std::size_t kMostWalked = Tensor::kMaxDimensions;
 inline constexpr std::size_t kNoChannels = kMostWalked;
 
-}  // namespace gantry::shape
-
-namespace gantry::detail {
-
-/// Immutable once made.
-struct ReshapeState {
-  Tensor to, from;
-  Bytes to_bytes = 0, from_bytes = 0;
-  Bytes unit = 1;
-  ReshapeError error;
-  ReshapeClass kind = ReshapeClass::narrowing;
-
+/// What ReshapePlan::make() found out.
+struct PlanState final : detail::ReshapeState {
   // Groups have elements of their own; these are then those.
-  shape::Element to_element{}, from_element{};
+  Element to_element{}, from_element{};
   std::optional<Groups> to_groups, from_groups;
 
   // The walk. The innermost dimension is the last; there is at least one.
-  std::array<shape::Dimension, shape::kMostWalked> walk{};
+  std::array<Dimension, kMostWalked> walk{};
   std::size_t dimensions = 0;
   std::int64_t first = 0;  // element of the source that the walk begins at
   std::int64_t count = 0;  // elements of the destination
 
   // Channels: of the walk's dimension `channel`, if their order or scales matter.
-  std::size_t channel = shape::kNoChannels;
+  std::size_t channel = kNoChannels;
   std::vector<std::int64_t> channel_at;  // in the source, in elements, from `first` on
   bool scales = false;
   std::vector<float> scale, offset;  // one a channel; one for all if `channel` is kNoChannels
@@ -55,10 +47,15 @@ struct ReshapeState {
   std::int64_t period = 1;  // channels in that pattern
 
   // Instead of the walk.
-  std::optional<shape::PlaneLayout> to_planes, from_planes;
+  std::optional<PlaneLayout> to_planes, from_planes;
   bool copies_groups = false;  // whole ones that lie together, from that of `first` on
 
   std::array<std::byte, 8> pad{};  // one element of the destination, or a code, or an f32
+
+  [[nodiscard]] ByteRange source_of(ByteRange destination) const noexcept override;
+  [[nodiscard]] Bytes destination_from(Bytes source_prefix) const noexcept override;
+  void make(std::byte* made, const std::byte* source, Bytes at, Bytes bytes,
+            bool streaming) const noexcept override;
 };
 
-}  // namespace gantry::detail
+}  // namespace gantry::shape

@@ -3,7 +3,7 @@
 
 #include <cstddef>
 
-#include "engine/shape/element.hpp"
+#include "tensor/element.hpp"
 
 namespace gantry::shape::reference {
 

@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::int64_t kMostMixed = 4;  // channels that interleave() knows
 
-void advance(std::array<std::int64_t, kMostWalked>& index, const detail::ReshapeState& state,
+void advance(std::array<std::int64_t, kMostWalked>& index, const PlanState& state,
              std::int64_t count) noexcept {
   std::size_t i = state.dimensions - 1;
   index[i] += count;

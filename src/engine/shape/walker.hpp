@@ -9,7 +9,7 @@ namespace gantry::shape {
 /// codes if that is packed, floats if it has groups. Plain: it may be left by a jump.
 class Walker {
  public:
-  Walker(const detail::ReshapeState& state, const std::byte* source, Element as,
+  Walker(const PlanState& state, const std::byte* source, Element as,
          bool streaming) noexcept
       : state_(state),
         source_(source),
@@ -52,7 +52,7 @@ class Walker {
     return state_.scale.size() > 1 ? run.channel : 0;
   }
 
-  const detail::ReshapeState& state_;
+  const PlanState& state_;
   const std::byte* source_;
   Element as_;
   unsigned as_bytes_;

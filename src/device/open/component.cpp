@@ -1,0 +1,52 @@
+#include <unistd.h>
+
+#include "base/result.hpp"
+#include "device/cuda/cuda_registrar.hpp"
+#include "engine/dsa/device_queue.hpp"
+#include "engine/dsa/dsa_engine.hpp"
+#include "registrar/uring/registrar.hpp"
+#include "runtime/components.hpp"
+
+// What the component device adds to the core: the engine dsa, two registrars.
+namespace gantry {
+namespace {
+
+using enum Move::Kind;
+
+LazyEngine::Facts dsa_facts() {
+  return {"dsa",
+          {true, false, true, {copy, fill}},
+          {0, 0, 64},
+          {std::chrono::nanoseconds(1200), 30}};  // as published for Sapphire Rapids
+}
+
+Result<std::shared_ptr<Engine>> make_dsa(const Calibration& calibration) {
+  GANTRY_ASSIGN(auto queue, dsa::open_any_queue());
+  dsa::DsaOptions options;
+  if (calibration.streaming_from > 0) options.streaming_from = calibration.streaming_from;
+  return dsa::make_dsa_engine(std::move(queue), options);
+}
+
+std::string dsa_text(const Engine& made) {
+  return dynamic_cast<const dsa::DsaEngine&>(made).about();
+}
+
+// Doctor finds out what is wrong with it.
+bool is_dsa_likely() {
+  return ::access("/dev/dsa", F_OK) == 0;
+}
+
+void add_device() {
+  components().engines.push_back({dsa_facts(), make_dsa, dsa_text, is_dsa_likely});
+  components().registrars[RegistrarKind::uring] = [](const RegistrarSetup& setup) {
+    return make_uring_registrar({setup.limits, setup.ring_descriptor, setup.ring_slots});
+  };
+  components().registrars[RegistrarKind::cuda] = [](const RegistrarSetup& setup) {
+    return make_cuda_registrar({.limits = setup.limits, .device = setup.cuda_device});
+  };
+}
+
+}  // namespace
+}  // namespace gantry
+
+GANTRY_COMPONENT(device, gantry::add_device())
