@@ -20,7 +20,7 @@ tl::unexpected<Error> refuse(std::string what, std::string hint = {}) {
 Result<void> check_type(std::string_view side, DataType type) {
   if (element_of(type) || groups_of(type)) return {};
   return refuse(fmt::format("the {} is of {}, which no reshape knows", side, to_string(type)),
-                "gantry/shape/tensor.hpp lists the types");
+                "gantry/types.hpp lists the types");
 }
 
 Result<void> check_extents(std::string_view side, const Tensor& tensor) {

@@ -56,7 +56,7 @@ void unpack(std::byte* codes, Element from, const std::byte* source, std::size_t
 /// half 0. Upper halves of codes are ignored.
 void pack(std::byte* destination, const std::byte* codes, std::size_t count) noexcept;
 
-/// `count` whole groups to floats and back. See Groups in gantry/shape/tensor.hpp and
+/// `count` whole groups to floats and back. See Groups in gantry/types.hpp and
 /// docs/formats/shape.md.
 void groups_to_floats(float* to, const Groups& groups, const std::byte* source,
                       std::size_t count) noexcept;

@@ -10,7 +10,7 @@
 namespace gantry {
 namespace {
 
-// What `gantry run` sets: names as in gantry/run/launch.hpp, which this component does not see.
+// What `gantry run` sets: names as in gantry/stage.hpp, which this component does not see.
 constexpr const char* kEndsVariable = "GANTRY_STAGE_ENDS";
 constexpr const char* kImagesVariable = "GANTRY_STAGE_IMAGES";
 
