@@ -1,10 +1,9 @@
 #include "calibration/calibration_text.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <cmath>
 
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 
 namespace gantry {
 namespace {
@@ -25,9 +24,9 @@ std::string_view next_word(std::string_view& line) {
 
 template <class Number>
 bool parse(std::string_view word, Number& number) {
-  const char* const end = word.data() + word.size();
-  const auto [rest, error] = std::from_chars(word.data(), end, number);
-  return error == std::errc() && rest == end;
+  const auto value = number_in<Number>(word);
+  if (value) number = *value;
+  return value.has_value();
 }
 
 bool parse_ns(std::string_view word, double& ns) {

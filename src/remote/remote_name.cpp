@@ -1,10 +1,9 @@
 #include "remote/remote_name.hpp"
 
 #include <algorithm>
-#include <charconv>
 #include <gantry/channel.hpp>
 
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 
 namespace gantry {
 namespace {
@@ -47,9 +46,7 @@ Result<BridgeAddress> parse_socket(std::string_view path) {
 }
 
 bool is_port(std::string_view text) {
-  unsigned number = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
-  return error == std::errc() && end == text.data() + text.size() && number <= 65535;
+  return number_in<std::uint16_t>(text).has_value();
 }
 
 }  // namespace

@@ -4,12 +4,11 @@
 // Names and addresses have %XX for all but letters, digits and "._-/".
 #include <algorithm>
 #include <array>
-#include <charconv>
 #include <cstdlib>
 #include <gantry/stage.hpp>
 #include <limits>
 
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 
 namespace gantry {
 namespace {
@@ -46,11 +45,10 @@ tl::unexpected<Error> wrong(std::string_view what, std::string_view text) {
 
 template <class Number>
 Result<Number> parse_number(std::string_view text, Number low, Number high, int base = 10) {
-  Number value{};
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value, base);
-  if (error != std::errc() || end != text.data() + text.size() || value < low || value > high)
-    return wrong("not a number in range", text);
-  return value;
+  const auto value = number_in<Number>(text, base);
+  if (!value || *value < low || *value > high)
+    return wrong(fmt::format("not a number from {} to {}", low, high), text);
+  return *value;
 }
 
 Result<std::string> unescape(std::string_view text) {

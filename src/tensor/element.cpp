@@ -7,6 +7,7 @@
 
 #include "base/assert.hpp"
 #include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "tensor/groups.hpp"
 
 namespace gantry::shape {
@@ -141,12 +142,6 @@ tl::unexpected<Error> no_type(std::string_view text) {
   return fail(Code::invalid_argument, fmt::format("'{}' is no type of elements", text),
               fmt::format("there are {}; groups: i8[32], u4[128,f16,zero], e4m3fn[32,e8m0]",
                           known_types()));
-}
-
-std::string_view trimmed(std::string_view text) noexcept {
-  while (!text.empty() && text.front() == ' ') text.remove_prefix(1);
-  while (!text.empty() && text.back() == ' ') text.remove_suffix(1);
-  return text;
 }
 
 std::optional<Element> element_named(std::string_view name) noexcept {
