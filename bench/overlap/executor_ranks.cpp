@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <cstring>
-#include <gantry/runtime.hpp>
 #include <gantry/plan.hpp>
+#include <gantry/runtime.hpp>
 #include <optional>
 
 #include "../support/report/series.hpp"

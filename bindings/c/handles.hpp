@@ -3,10 +3,10 @@
 #include <gantry/gantry.h>
 
 #include <atomic>
-#include <gantry/channel.hpp>
 #include <gantry/call.hpp>
-#include <gantry/stage.hpp>
+#include <gantry/channel.hpp>
 #include <gantry/runtime.hpp>
+#include <gantry/stage.hpp>
 #include <memory>
 #include <optional>
 #include <variant>

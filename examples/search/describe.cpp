@@ -3,8 +3,8 @@
 
 #include <cerrno>
 #include <cstring>
-#include <gantry/stage.hpp>
 #include <gantry/shape.hpp>
+#include <gantry/stage.hpp>
 #include <opencv2/core/utils/logger.hpp>
 #include <opencv2/videoio.hpp>
 #include <random>

@@ -3,8 +3,8 @@
 #include <chrono>
 #include <cstdio>
 #include <cstring>
-#include <gantry/stage.hpp>
 #include <gantry/decision.hpp>
+#include <gantry/stage.hpp>
 
 #include "program.hpp"
 #include "scan.hpp"

@@ -14,7 +14,7 @@
 #include <utility>
 
 // Marks the symbols that a program which uses Gantry links to. All others stay within the library.
-#define GANTRY_API [[gnu::visibility("default")]]   ///< Exported from the library.
+#define GANTRY_API [[gnu::visibility("default")]]      ///< Exported from the library.
 #define GANTRY_LOCAL [[gnu::visibility("protected")]]  ///< Of a public class, yet not for programs.
 
 // Clang's -Wconsumed tracks handles whose state changes and rejects uses of a handle that was given

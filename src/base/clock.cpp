@@ -12,7 +12,7 @@ bool tsc_is_clock() noexcept {
   return static_cast<bool>(file >> source) && source == "tsc";
 }
 
-[[maybe_unused]] const std::uint64_t kClockAtLoad = read_ticks();  // base/fork.cpp
+[[maybe_unused]] const std::uint64_t kClockAtLoad = read_ticks();  // base/os/fork.cpp
 
 ClockPair ClockPair::now() noexcept {
   constexpr std::uint64_t kTight = 10'000;

@@ -3,7 +3,7 @@
 #include <poll.h>
 #include <sys/eventfd.h>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/result.hpp"
 
 namespace gantry {

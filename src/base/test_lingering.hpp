@@ -13,8 +13,8 @@
 #include <thread>
 #include <utility>
 
-#include "base/close_elsewhere.hpp"
-#include "base/fd.hpp"
+#include "base/os/close_elsewhere.hpp"
+#include "base/os/fd.hpp"
 #include "base/test_refusals.hpp"
 
 namespace gantry::test {

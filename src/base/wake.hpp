@@ -1,8 +1,8 @@
 #pragma once  // base/wake.hpp: a wake-up socket between two processes: one sleeps on it, the other
               // rings it.
 
-#include "base/close_elsewhere.hpp"
-#include "base/fork.hpp"
+#include "base/os/close_elsewhere.hpp"
+#include "base/os/fork.hpp"
 #include "base/result.hpp"
 
 namespace gantry {

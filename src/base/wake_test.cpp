@@ -8,7 +8,7 @@
 #include <array>
 
 #include "base/event.hpp"
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "base/test_wakes.hpp"
 
 // A wake-up socket between processes that wish each other ill; here both are this one.

@@ -2,7 +2,7 @@
 
 #include <gantry/engine.hpp>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 
 namespace gantry {
 

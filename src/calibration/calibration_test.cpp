@@ -11,15 +11,17 @@ namespace {
 TEST(Calibrations, MeasureEveryEngineAtRisingSizes) {
   const std::vector<std::shared_ptr<Engine>> engines{*make_inline_engine()};
   double last = -1;
-  const auto measured = measure_calibration(
-      engines, {.quick = true, .on_step = [&](std::string_view step, double done) {
-                  EXPECT_FALSE(step.empty());
-                  EXPECT_GE(done, last);
-                  EXPECT_LE(done, 1);
-                  last = done;
-                  return true;
-                },
-                .sample_reshape = components().sample_reshape});
+  const auto measured =
+      measure_calibration(engines, {.quick = true,
+                                    .on_step =
+                                        [&](std::string_view step, double done) {
+                                          EXPECT_FALSE(step.empty());
+                                          EXPECT_GE(done, last);
+                                          EXPECT_LE(done, 1);
+                                          last = done;
+                                          return true;
+                                        },
+                                    .sample_reshape = components().sample_reshape});
   ASSERT_TRUE(measured) << measured.error().message;
   EXPECT_EQ(measured->source, Calibration::Source::quick);
   ASSERT_EQ(measured->engines.size(), 1u);

@@ -2,7 +2,7 @@
 #include <gantry/call.hpp>
 
 #include "base/event.hpp"
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "channel/rpc/test_rpc.hpp"
 
 // Who is woken by whom: what one coroutine takes for another, and what was destroyed while it

@@ -4,8 +4,8 @@
 #include <array>
 #include <cstring>
 #include <deque>
-#include <gantry/runtime.hpp>
 #include <gantry/memory.hpp>
+#include <gantry/runtime.hpp>
 #include <optional>
 #include <thread>
 

@@ -3,8 +3,8 @@
 
 #include <gantry/call.hpp>
 
+#include "base/os/socket.hpp"
 #include "base/result.hpp"
-#include "base/socket.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"

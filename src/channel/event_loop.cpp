@@ -7,9 +7,9 @@
 #include <unordered_map>
 
 #include "base/event.hpp"
-#include "base/fd.hpp"
-#include "base/fork_error.hpp"
 #include "base/moved_from.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork_error.hpp"
 
 namespace gantry {
 

@@ -4,7 +4,7 @@
 #include <fstream>
 #include <vector>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "base/test_sanitizer.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"

@@ -7,8 +7,8 @@
 #include <functional>
 
 #include "base/event.hpp"
-#include "base/fd.hpp"
-#include "base/socket.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/socket.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"

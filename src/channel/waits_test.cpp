@@ -8,7 +8,7 @@
 #include <sstream>
 
 #include "base/clock.hpp"
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "channel/test_fan_out.hpp"
 
 // What a producer's call waits for: who runs out of time reads it, and what only the caller itself

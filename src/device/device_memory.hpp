@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "base/sizes.hpp"
 
 namespace gantry {

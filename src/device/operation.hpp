@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "device/device_states.hpp"
 #include "trace/end_trace.hpp"
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <optional>
 
-#include "base/disown.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {

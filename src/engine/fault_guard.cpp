@@ -8,7 +8,7 @@
 #include <csignal>
 #include <cstring>
 
-#include "base/fault_answers.hpp"
+#include "base/os/fault_answers.hpp"
 
 namespace gantry {
 namespace {

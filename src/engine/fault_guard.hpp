@@ -13,7 +13,7 @@ struct GuardedRange {
 };
 
 // If this thread is inside catch_fault() and the address within one of its ranges, the handler of
-// SIGSEGV and SIGBUS (base/fault_answers.hpp, whose limits hold here) jumps back there.
+// SIGSEGV and SIGBUS (base/os/fault_answers.hpp, whose limits hold here) jumps back there.
 //   I1  The work has no destructors to run and takes no locks: it is left by a jump.
 //   I2  Only this thread reads and writes its `landing`; the handler runs on the same thread.
 // Memory under a userfaultfd that nobody serves makes the thread wait.

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
-#include "base/cpu.hpp"
+#include "base/os/cpu.hpp"
 #include "base/result.hpp"
 
 namespace gantry {

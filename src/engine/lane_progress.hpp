@@ -5,8 +5,8 @@
 #include <gantry/engine.hpp>
 #include <mutex>
 
-#include "base/fd.hpp"
 #include "base/futex.hpp"
+#include "base/os/fd.hpp"
 
 namespace gantry {
 

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "base/assert.hpp"
-#include "base/disown.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {

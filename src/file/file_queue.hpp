@@ -9,8 +9,8 @@
 #include <thread>
 
 #include "base/event.hpp"
-#include "base/fork.hpp"
-#include "base/numa_nodes.hpp"
+#include "base/os/fork.hpp"
+#include "base/os/numa_nodes.hpp"
 #include "file/file_work.hpp"
 
 namespace gantry {

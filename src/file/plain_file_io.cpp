@@ -7,7 +7,7 @@
 #include <deque>
 #include <gantry/file.hpp>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/result.hpp"
 #include "file/file_queue.hpp"
 

@@ -8,9 +8,9 @@
 #include <gantry/channel.hpp>
 #include <random>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/text_lines.hpp"
-#include "base/worker_thread.hpp"
 #include "link/turn.hpp"
 #include "remote/words.hpp"
 

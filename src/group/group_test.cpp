@@ -12,7 +12,7 @@
 #include <thread>
 
 #include "base/event.hpp"
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "channel/test_support.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "group/group.hpp"

@@ -8,8 +8,8 @@
 #include <gantry/channel.hpp>
 
 #include "base/assert.hpp"
+#include "base/os/socket.hpp"
 #include "base/result.hpp"
-#include "base/socket.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "group/group.hpp"
 #include "remote/remote_name.hpp"

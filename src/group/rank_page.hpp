@@ -8,8 +8,8 @@
 #include <gantry/group.hpp>
 #include <span>
 
-#include "base/fd.hpp"
-#include "base/fork.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork.hpp"
 
 namespace gantry {
 

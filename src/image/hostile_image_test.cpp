@@ -7,7 +7,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/test_sanitizer.hpp"
 #include "image/tables.hpp"
 #include "image/test_image.hpp"

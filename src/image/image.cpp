@@ -8,7 +8,7 @@
 #include <unordered_map>
 
 #include "base/crc32c.hpp"
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/result.hpp"
 #include "engine/codec/codec.hpp"
 #include "image/digest.hpp"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/result.hpp"
 
 namespace gantry::image {

@@ -3,8 +3,8 @@
 #include <gantry/link.hpp>
 #include <vector>
 
-#include "base/close_elsewhere.hpp"
-#include "base/fd.hpp"
+#include "base/os/close_elsewhere.hpp"
+#include "base/os/fd.hpp"
 #include "link/record.hpp"
 
 namespace gantry {

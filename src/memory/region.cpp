@@ -12,14 +12,14 @@
 #include <utility>
 #include <vector>
 
-#include "base/close_elsewhere.hpp"
-#include "base/kernel_constants.hpp"
-#include "base/mapped.hpp"
-#include "base/memfd.hpp"
-#include "base/numa_nodes.hpp"
-#include "base/populate.hpp"
+#include "base/os/close_elsewhere.hpp"
+#include "base/os/kernel_constants.hpp"
+#include "base/os/mapped.hpp"
+#include "base/os/memfd.hpp"
+#include "base/os/numa_nodes.hpp"
+#include "base/os/populate.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/sizes.hpp"
-#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {
@@ -45,7 +45,7 @@ Bytes huge_page_bytes() {
   static const Bytes bytes = read_huge_page_bytes();  // the kernel's; it does not change
   return bytes;
 }
-[[maybe_unused]] const Bytes kHugePagesAtLoad = huge_page_bytes();  // base/fork.cpp
+[[maybe_unused]] const Bytes kHugePagesAtLoad = huge_page_bytes();  // base/os/fork.cpp
 
 // Kernels of one kind of machine may have pages of different sizes (arm64: 4, 16 or 64 KiB), and
 // the maker of memory rounds it up to its own.

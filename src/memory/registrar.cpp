@@ -6,7 +6,7 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "base/result.hpp"
 
 namespace gantry {

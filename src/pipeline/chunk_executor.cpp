@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/worker_thread.hpp"
+#include "base/os/worker_thread.hpp"
 #include "pipeline/device_run.hpp"
 #include "pipeline/job_check.hpp"
 

@@ -7,7 +7,7 @@
 #include <thread>
 
 #include "base/assert.hpp"
-#include "base/worker_thread.hpp"
+#include "base/os/worker_thread.hpp"
 #include "pipeline/device_run.hpp"
 #include "pipeline/job_check.hpp"
 #include "pipeline/pipeline_run.hpp"

@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <limits>
 
-#include "base/file_size.hpp"
+#include "base/os/file_size.hpp"
 
 // Files as sources and sinks. Each read and write names its offset, so chunks, halos and threads
 // need no common position.

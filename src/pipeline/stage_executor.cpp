@@ -5,7 +5,7 @@
 #include <gantry/runtime.hpp>
 #include <thread>
 
-#include "base/worker_thread.hpp"
+#include "base/os/worker_thread.hpp"
 #include "pipeline/device_run.hpp"
 #include "pipeline/job_check.hpp"
 

@@ -6,7 +6,7 @@
 #include <gantry/channel.hpp>
 #include <gantry/link.hpp>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "remote/tcp.hpp"
 #include "remote/tls.hpp"
 #include "remote/token.hpp"

@@ -3,7 +3,7 @@
 #include <array>
 #include <gantry/link.hpp>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/result.hpp"
 #include "remote/tls.hpp"
 #include "remote/token.hpp"

@@ -16,9 +16,9 @@
 #include <vector>
 
 #include "base/event.hpp"
+#include "base/os/socket.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/socket.hpp"
-#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {

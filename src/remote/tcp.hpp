@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "remote/remote_name.hpp"
 
 namespace gantry {

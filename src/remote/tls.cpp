@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "base/socket.hpp"
-#include "base/worker_thread.hpp"
+#include "base/os/socket.hpp"
+#include "base/os/worker_thread.hpp"
 #include "remote/tcp.hpp"
 #include "remote/token.hpp"
 #endif

@@ -5,7 +5,7 @@
 #include <mutex>
 #include <string_view>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/result.hpp"
 
 namespace gantry {

@@ -8,7 +8,7 @@
 #include <gantry/bridge.hpp>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/result.hpp"
 
 #ifdef GANTRY_HAVE_SODIUM

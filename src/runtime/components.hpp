@@ -7,9 +7,9 @@
 
 namespace gantry {
 
-/// Opens ends whose channel is on another host: NAME@HOST. Errors of all four: those of the same call
-/// for a channel of this host, and `not_found` (no such host, no bridge there), `permission_denied`
-/// (another token), `unsupported` (a build without libsodium).
+/// Opens ends whose channel is on another host: NAME@HOST. Errors of all four: those of the same
+/// call for a channel of this host, and `not_found` (no such host, no bridge there),
+/// `permission_denied` (another token), `unsupported` (a build without libsodium).
 struct RemoteOpeners {
   Result<Producer> (*producer)(std::string_view name, ProducerOptions options,
                                std::shared_ptr<Engine> engine);
@@ -28,8 +28,8 @@ using MakeRegistrar = Result<std::shared_ptr<Registrar>> (*)(const RegistrarSetu
 struct Components {
   /// From shape: a plan that stands for its class, with about so many bytes of destination.
   Result<ReshapePlan> (*sample_reshape)(ReshapeClass kind, Bytes destination_bytes) = nullptr;
-  std::optional<RemoteOpeners> remote;      ///< From net.
-  std::vector<EngineMaker> engines;         ///< From device.
+  std::optional<RemoteOpeners> remote;                ///< From net.
+  std::vector<EngineMaker> engines;                   ///< From device.
   std::map<RegistrarKind, MakeRegistrar> registrars;  ///< From net and device.
 };
 [[nodiscard]] Components& components();
@@ -38,6 +38,6 @@ struct Components {
 
 /// Once in a component: what is done while a program starts that is linked with it. The linker is
 /// told to look for the name, so that the file is linked though nothing calls it.
-#define GANTRY_COMPONENT(name, ...)                               \
+#define GANTRY_COMPONENT(name, ...)                                            \
   extern "C" [[gnu::visibility("default")]] const int gantry_component_##name; \
   const int gantry_component_##name = (static_cast<void>(__VA_ARGS__), 1);

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "base/os/system_memory.hpp"
 #include "base/result.hpp"
-#include "base/system_memory.hpp"
 #include "calibration/calibration.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "engine/policy/policy.hpp"
@@ -159,9 +159,9 @@ Result<Calibration> Engines::measure(Kept& kept, std::span<const std::shared_ptr
   const auto ours = kept.store.lock();
   if (!ours && ours.error().code == Code::busy) return tl::unexpected(ours.error());
   const LastLevelCache cache = last_level_cache();
-  auto measured = measure_calibration(engines, {options.quick, cache.bytes, cache.sharers,
-                                                system_memory().available / 4, options.on_step,
-                                                components().sample_reshape});
+  auto measured = measure_calibration(
+      engines, {options.quick, cache.bytes, cache.sharers, system_memory().available / 4,
+                options.on_step, components().sample_reshape});
   if (!measured) return measured;
   measured->machine = machine_key();
   auto saved = ours ? Result<void>() : Result<void>(tl::unexpected(ours.error()));

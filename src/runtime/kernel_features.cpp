@@ -13,13 +13,13 @@
 #include <gantry/memory.hpp>
 #include <gantry/runtime.hpp>
 
-#include "base/fd.hpp"
-#include "base/kernel_constants.hpp"
-#include "base/memfd.hpp"
-#include "base/populate.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/kernel_constants.hpp"
+#include "base/os/memfd.hpp"
+#include "base/os/populate.hpp"
+#include "base/os/userfaultfd.hpp"
 #include "base/result.hpp"
 #include "base/sizes.hpp"
-#include "base/userfaultfd.hpp"
 
 // Newer kernel features that Gantry uses. docs/platforms.md has the same lines with their reasons.
 namespace gantry {

@@ -11,8 +11,8 @@
 #include <gantry/runtime.hpp>
 #include <limits>
 
-#include "base/numa_nodes.hpp"
-#include "base/system_memory.hpp"
+#include "base/os/numa_nodes.hpp"
+#include "base/os/system_memory.hpp"
 #include "runtime/cpu_quota.hpp"
 
 namespace gantry {

@@ -14,7 +14,7 @@
 #include <cpuid.h>
 #endif
 
-#include "base/numa_nodes.hpp"
+#include "base/os/numa_nodes.hpp"
 #include "runtime/cpu_quota.hpp"
 
 namespace gantry {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "base/numa_nodes.hpp"
+#include "base/os/numa_nodes.hpp"
 #include "engine/thread/thread_engine.hpp"
 
 namespace gantry {

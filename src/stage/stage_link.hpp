@@ -4,8 +4,8 @@
 #include <memory>
 #include <vector>
 
-#include "base/fd.hpp"
-#include "base/fork.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork.hpp"
 #include "base/result.hpp"
 #include "channel/wire/meter.hpp"
 

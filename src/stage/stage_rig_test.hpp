@@ -17,9 +17,9 @@
 #include <gantry/stage.hpp>
 #include <random>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/socket.hpp"
 #include "base/result.hpp"
-#include "base/socket.hpp"
 
 namespace gantry::test {
 

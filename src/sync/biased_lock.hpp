@@ -4,7 +4,7 @@
 #include <chrono>
 #include <thread>
 
-#include "base/membarrier.hpp"
+#include "base/os/membarrier.hpp"
 
 namespace gantry {
 

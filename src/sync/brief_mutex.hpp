@@ -46,8 +46,9 @@ class BriefMutex {
   /// An address that no other living thread has.
   [[nodiscard]] static const char* mine() noexcept { return &mark; }
 
-  [[gnu::tls_model("initial-exec"), gnu::visibility("default")]] static inline thread_local char
-      mark = 0;  // one for all components
+  [[gnu::tls_model("initial-exec"),
+    gnu::visibility("default")]] static inline thread_local char mark =
+      0;  // one for all components
   static constexpr char kShared = 0;
   std::atomic<const char*> owner_{nullptr};
   BiasedLock short_;

@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/event.hpp"
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 
 // Property: no wake-up is lost. Two methods.
 // LosesNoWakeUp: two threads hand a number back and forth and go to sleep at once each time; a lost

@@ -1,6 +1,6 @@
 #pragma once  // tensor/plan_source.hpp: whether what is handed to a plan is its source.
 
-#include <gantry/shape.hpp>
+#include <gantry/types.hpp>
 
 namespace gantry::shape {
 

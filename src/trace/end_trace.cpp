@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
-#include "base/fault_answers.hpp"
+#include "base/os/fault_answers.hpp"
 
 namespace gantry::trace {
 

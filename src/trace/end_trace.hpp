@@ -5,7 +5,7 @@
 #include <gantry/engine.hpp>
 #include <mutex>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "trace/probes.hpp"
 #include "trace/tracer.hpp"
 

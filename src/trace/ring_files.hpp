@@ -4,7 +4,7 @@
 #include <functional>
 #include <map>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "trace/ring_file.hpp"
 
 namespace gantry::trace {

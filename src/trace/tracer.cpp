@@ -9,7 +9,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/runtime_directory.hpp"
+#include "base/os/runtime_directory.hpp"
 
 namespace gantry::trace {
 namespace {
@@ -46,7 +46,7 @@ Scopes& scopes() {
   static Scopes* const made = make_scopes();
   return *made;
 }
-[[maybe_unused]] const Scopes& kScopesAtLoad = scopes();  // base/fork.cpp
+[[maybe_unused]] const Scopes& kScopesAtLoad = scopes();  // base/os/fork.cpp
 
 std::vector<std::shared_ptr<Scope>> living() {
   Scopes& known = scopes();

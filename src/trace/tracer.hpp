@@ -5,7 +5,7 @@
 #include <memory>
 #include <string>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "trace/ring_file.hpp"
 
 namespace gantry::trace {

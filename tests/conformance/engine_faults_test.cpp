@@ -1,6 +1,6 @@
 #include <unistd.h>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/test_sanitizer.hpp"
 #include "engine_suite.hpp"
 

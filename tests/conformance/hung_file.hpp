@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 
 namespace gantry {
 

@@ -2,7 +2,7 @@
 #include <random>
 #include <thread>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "base/test_effort.hpp"
 #include "link_suite.hpp"
 

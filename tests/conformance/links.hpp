@@ -9,7 +9,7 @@
 #include <gantry/link.hpp>
 #include <ostream>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "engine/thread/thread_engine.hpp"
 

@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "tensor/groups.hpp"
 #include "engine/shape/test_reference.hpp"
+#include "tensor/groups.hpp"
 
 namespace gantry {
 

@@ -12,7 +12,7 @@
 #include <sstream>
 
 #include "base/clock.hpp"
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "channel/wire/step.hpp"
 #include "remote/remote_step.hpp"
 

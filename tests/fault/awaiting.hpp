@@ -2,7 +2,7 @@
 
 #include <gantry/call.hpp>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "fault/part.hpp"
 
 namespace gantry::fault {

@@ -4,7 +4,7 @@
 #include <sys/wait.h>
 
 #include "base/clock.hpp"
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 
 namespace gantry::fault {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "fault/part.hpp"
 
 namespace gantry {

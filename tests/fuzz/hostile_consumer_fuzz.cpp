@@ -2,7 +2,7 @@
 // in its page while messages are sent. The producer must go on, and get all its memory back.
 #include <sys/socket.h>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "fuzz/folder.hpp"

@@ -5,7 +5,7 @@
 
 #include <thread>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "fuzz/folder.hpp"
 #include "fuzz/input.hpp"

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "base/crc32c.hpp"
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "engine/codec/codec.hpp"
 #include "fuzz/input.hpp"
 #include "image/tables.hpp"

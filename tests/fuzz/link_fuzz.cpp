@@ -5,7 +5,7 @@
 #include <gantry/link.hpp>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "fuzz/input.hpp"
 #include "link/record.hpp"

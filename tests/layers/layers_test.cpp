@@ -83,9 +83,10 @@ TEST_F(Tree, AllowsWhatTheTableAllows) {
   add("include/gantry/memory.hpp", "#include <gantry/types.hpp>\n");
   add("include/gantry/engine.hpp", "#include <gantry/memory.hpp>\n");
   add("include/gantry/channel.hpp", "#include <gantry/engine.hpp>\n");
-  add("src/base/fd.hpp", "#include <gantry/types.hpp>\n#include <sys/mman.h>\n#include <span>\n");
+  add("src/base/os/fd.hpp",
+      "#include <gantry/types.hpp>\n#include <sys/mman.h>\n#include <span>\n");
   add("src/base/error.hpp", "#include <fmt/format.h>\n");
-  add("src/sync/spsc/ring.hpp", "#include \"base/fd.hpp\"\n");
+  add("src/sync/spsc/ring.hpp", "#include \"base/os/fd.hpp\"\n");
   add("src/memory/pool.cpp", "#include \"memory/free.hpp\"\n#include \"sync/spsc/ring.hpp\"\n");
   add("src/engine/inline/copy.cpp", "#include \"engine/queue.hpp\"\n");
   add("src/runtime/build.cpp", "#include <hwloc.h>\n#include \"engine/inline/copy.hpp\"\n");
@@ -252,7 +253,8 @@ TEST_F(Tree, CatchesALongFile) {
 }
 
 TEST_F(Tree, AllowsAnOldNameThatOnlyForwards) {
-  const std::string old = "#pragma once  // gantry/old/name.hpp: the old name of gantry/types.hpp.\n";
+  const std::string old =
+      "#pragma once  // gantry/old/name.hpp: the old name of gantry/types.hpp.\n";
   add("include/gantry/old/name.hpp", old + "#include <gantry/types.hpp>\n");
   EXPECT_THAT(check(), IsEmpty());
   add("include/gantry/old/name.hpp", old + "#include <gantry/types.hpp>\nint more();\n");
@@ -282,7 +284,7 @@ TEST_F(Tree, CatchesAWordThatWasGivenUp) {
 }
 
 TEST_F(Tree, CatchesAThreadThatIsStartedElsewhere) {
-  add("src/base/worker_thread.hpp", "return std::thread(std::move(run));\n");
+  add("src/base/os/worker_thread.hpp", "return std::thread(std::move(run));\n");
   add("src/base/a.cpp", "std::thread thread_;\nstd::thread t([] {});\nauto f = std::async(g);\n");
   add("src/memory/b.cpp", "std::vector<std::thread> all;\nall.emplace_back([] {});\n");
   add("src/memory/c.cpp", "std::vector<int> all;\nall.emplace_back([] { return 1; }());\n");

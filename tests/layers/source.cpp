@@ -75,7 +75,8 @@ std::vector<Source> read_tree(const std::string& root, const std::vector<std::st
   auto sources = read_files(root, folders, is_source);
   // A public header that was renamed: two lines, for one version.
   std::erase_if(sources, [](const Source& source) {
-    return source.lines() == 2 && source.text.find(": the old name of gantry/") != std::string::npos;
+    return source.lines() == 2 &&
+           source.text.find(": the old name of gantry/") != std::string::npos;
   });
   return sources;
 }

@@ -7,8 +7,8 @@
 
 #include <fstream>
 
+#include "base/os/worker_thread.hpp"
 #include "base/sizes.hpp"
-#include "base/worker_thread.hpp"
 #include "limits/exchange.hpp"
 
 namespace gantry {

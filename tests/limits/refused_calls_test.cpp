@@ -12,7 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "base/memfd.hpp"
+#include "base/os/memfd.hpp"
 #include "base/test_refusals.hpp"
 #include "limits/exchange.hpp"
 

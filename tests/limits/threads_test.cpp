@@ -4,12 +4,12 @@
 
 #include <filesystem>
 #include <fstream>
+#include <gantry/bridge.hpp>
 #include <gantry/call.hpp>
 #include <gantry/device.hpp>
 #include <gantry/engine.hpp>
-#include <gantry/bridge.hpp>
-#include <gantry/runtime.hpp>
 #include <gantry/group.hpp>
+#include <gantry/runtime.hpp>
 #include <set>
 #include <thread>
 

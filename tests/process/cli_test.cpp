@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
-#include <gantry/stage.hpp>
 #include <gantry/runtime.hpp>
+#include <gantry/stage.hpp>
 #include <nlohmann/json.hpp>
 
 #include "cli_support.hpp"

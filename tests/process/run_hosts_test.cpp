@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "run_support.hpp"
 
 namespace gantry::test {

@@ -13,7 +13,7 @@ using AddCommand = void(const Command& command, int& exit_code);
 // Weak: null in programs that do not have it.
 [[gnu::weak]] AddCommand add_agent;  // run/agent.cpp
 [[gnu::weak]] AddCommand add_bench;
-[[gnu::weak]] AddCommand add_bridge;  // net/bridge.cpp
+[[gnu::weak]] AddCommand add_bridge;     // net/bridge.cpp
 [[gnu::weak]] AddCommand add_calibrate;  // look/calibrate.cpp
 [[gnu::weak]] AddCommand add_doctor;     // look/doctor.cpp
 [[gnu::weak]] AddCommand add_get;

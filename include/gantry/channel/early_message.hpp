@@ -1,2 +1,3 @@
-#pragma once  // gantry/channel/early_message.hpp: the old name of gantry/channel.hpp, for one version.
+#pragma once  // gantry/channel/early_message.hpp: the old name of gantry/channel.hpp, for one
+              // version.
 #include <gantry/channel.hpp>

@@ -2,7 +2,7 @@
 
 #include <poll.h>
 
-#include "base/fork_error.hpp"
+#include "base/os/fork_error.hpp"
 #include "channel/wire/protocol.hpp"
 
 namespace gantry {

@@ -3,7 +3,7 @@
 #include <atomic>
 #include <optional>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "base/wake.hpp"
 #include "channel/wire/connection.hpp"
 #include "channel/wire/format.hpp"

@@ -1,6 +1,6 @@
 #pragma once  // channel/consumer/landing_conversion.hpp: converts a message piece by piece.
 
-#include <gantry/shape.hpp>
+#include <gantry/types.hpp>
 #include <vector>
 
 namespace gantry {

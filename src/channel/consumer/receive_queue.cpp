@@ -5,7 +5,7 @@
 #include <new>
 
 #include "base/assert.hpp"
-#include "base/cpu.hpp"
+#include "base/os/cpu.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "channel/wire/beside_tensor.hpp"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "base/assert.hpp"
-#include "base/system_memory.hpp"
+#include "base/os/system_memory.hpp"
 
 namespace gantry {
 namespace {

@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "base/clock.hpp"
-#include "base/memfd.hpp"
+#include "base/os/memfd.hpp"
 
 namespace gantry {
 

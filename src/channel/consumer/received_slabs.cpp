@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstring>
 
-#include "base/holes.hpp"
+#include "base/os/holes.hpp"
 #include "base/result.hpp"
 #include "base/sizes.hpp"
 #include "channel/wire/step.hpp"

@@ -3,8 +3,8 @@
 
 #include <array>
 #include <atomic>
-#include <gantry/runtime.hpp>
 #include <gantry/memory.hpp>
+#include <gantry/runtime.hpp>
 #include <map>
 #include <memory>
 #include <span>

@@ -8,7 +8,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/test_fork.hpp"
 #include "channel/consumer/received_slabs.hpp"
 #include "channel/test_support.hpp"

@@ -10,7 +10,7 @@
 #include <new>
 #include <thread>
 
-#include "base/memfd.hpp"
+#include "base/os/memfd.hpp"
 #include "base/test_wakes.hpp"
 #include "base/wake.hpp"
 #include "channel/consumer/received_slabs.hpp"

@@ -6,7 +6,7 @@
 #include <array>
 #include <cstring>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "channel/consumer/received_slabs.hpp"
 #include "channel/test_support.hpp"
 #include "channel/wire/protocol.hpp"

@@ -6,7 +6,7 @@
 #include <new>
 #include <thread>
 
-#include "base/memfd.hpp"
+#include "base/os/memfd.hpp"
 #include "base/test_wakes.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "channel/test_raw_consumer.hpp"

@@ -7,8 +7,8 @@
 
 #include "base/assert.hpp"
 #include "base/event.hpp"
-#include "base/fork_error.hpp"
 #include "base/moved_from.hpp"
+#include "base/os/fork_error.hpp"
 #include "channel/consumer/consumer.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/wire/step.hpp"

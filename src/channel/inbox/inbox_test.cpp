@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "base/event.hpp"
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 

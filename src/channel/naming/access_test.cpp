@@ -4,7 +4,7 @@
 
 #include <functional>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "channel/test_child.hpp"
 #include "channel/test_support.hpp"
 

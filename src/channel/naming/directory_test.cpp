@@ -9,7 +9,7 @@
 #include <set>
 
 #include "base/event.hpp"
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "channel/naming/rendezvous.hpp"
 #include "channel/test_support.hpp"
 

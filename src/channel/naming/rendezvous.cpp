@@ -20,12 +20,12 @@
 #include <optional>
 #include <set>
 
-#include "base/close_elsewhere.hpp"
-#include "base/fd.hpp"
+#include "base/os/close_elsewhere.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/runtime_directory.hpp"
+#include "base/os/socket.hpp"
+#include "base/os/socket_file.hpp"
 #include "base/result.hpp"
-#include "base/runtime_directory.hpp"
-#include "base/socket.hpp"
-#include "base/socket_file.hpp"
 #include "channel/wire/notice.hpp"
 #include "channel/wire/protocol.hpp"
 #include "channel/wire/step.hpp"

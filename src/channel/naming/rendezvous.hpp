@@ -4,16 +4,16 @@
 
 #include <string>
 
-#include "base/fd.hpp"
-#include "base/fork.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork.hpp"
+#include "base/os/socket.hpp"
 #include "base/result.hpp"
-#include "base/socket.hpp"
 
 namespace gantry {
 
 // A channel NAME is the socket NAME.sock in the directory; it is alive while somebody listens on
-// it. The socket appears by rename, listening already (base/socket_file.hpp), so "nobody listens"
-// always means "stale". The directory is changed (claiming, sweeping) under flock() of the
+// it. The socket appears by rename, listening already (base/os/socket_file.hpp), so "nobody
+// listens" always means "stale". The directory is changed (claiming, sweeping) under flock() of the
 // directory itself, so there is no lock file that could be left behind; an owner removes its own
 // file while it still listens, without the lock.
 

@@ -4,7 +4,7 @@
 
 #include "base/clock.hpp"
 #include "base/event.hpp"
-#include "base/memfd.hpp"
+#include "base/os/memfd.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/status/status_text.hpp"
 #include "channel/status/status_wire.hpp"

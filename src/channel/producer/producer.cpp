@@ -6,9 +6,9 @@
 #include <utility>
 
 #include "base/clock.hpp"
-#include "base/fork_error.hpp"
-#include "base/numa_nodes.hpp"
-#include "base/worker_thread.hpp"
+#include "base/os/fork_error.hpp"
+#include "base/os/numa_nodes.hpp"
+#include "base/os/worker_thread.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/producer/mode_choice.hpp"
 #include "channel/status/status_text.hpp"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <mutex>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "channel/consumers/credits.hpp"
 #include "channel/consumers/publisher.hpp"
 #include "channel/producer/rotation.hpp"

@@ -1,10 +1,10 @@
 #include "channel/producer/second_copier.hpp"
 
 #include "base/clock.hpp"
-#include "base/disown.hpp"
 #include "base/futex.hpp"
-#include "base/numa_nodes.hpp"
-#include "base/worker_thread.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/numa_nodes.hpp"
+#include "base/os/worker_thread.hpp"
 #include "channel/wire/waiter.hpp"
 
 namespace gantry {

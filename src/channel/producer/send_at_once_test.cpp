@@ -11,8 +11,8 @@
 #include <optional>
 #include <thread>
 
-#include "base/fd.hpp"
-#include "base/numa_nodes.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/numa_nodes.hpp"
 #include "channel/producer/mode_choice.hpp"
 #include "channel/test_gated_engine.hpp"
 #include "channel/test_support.hpp"

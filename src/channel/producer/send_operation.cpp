@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "base/clock.hpp"
-#include "base/memfd.hpp"
+#include "base/os/memfd.hpp"
 #include "channel/wire/draft_checks.hpp"
 #include "channel/wire/step.hpp"
 

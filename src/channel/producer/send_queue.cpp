@@ -6,12 +6,12 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
-#include "base/disown.hpp"
 #include "base/event.hpp"
 #include "base/futex.hpp"
-#include "base/numa_nodes.hpp"
-#include "base/socket.hpp"
-#include "base/worker_thread.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/numa_nodes.hpp"
+#include "base/os/socket.hpp"
+#include "base/os/worker_thread.hpp"
 #include "channel/wire/step.hpp"
 #include "channel/wire/waiter.hpp"
 

@@ -10,10 +10,10 @@
 #include <thread>
 
 #include "base/assert.hpp"
-#include "base/fd.hpp"
-#include "base/fork.hpp"
 #include "base/handed_over.hpp"
-#include "base/numa_nodes.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork.hpp"
+#include "base/os/numa_nodes.hpp"
 #include "base/result.hpp"
 #include "channel/wire/waiter.hpp"
 #include "trace/end_trace.hpp"

@@ -4,7 +4,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/fork_error.hpp"
+#include "base/os/fork_error.hpp"
 #include "base/result.hpp"
 #include "channel/queue/queue_protocol.hpp"
 

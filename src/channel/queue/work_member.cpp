@@ -1,7 +1,7 @@
 #include <sys/random.h>
 
-#include "base/disown.hpp"
 #include "base/moved_from.hpp"
+#include "base/os/disown.hpp"
 #include "channel/queue/acknowledger.hpp"
 #include "channel/wire/far_sides.hpp"
 

@@ -4,11 +4,11 @@
 #include <condition_variable>
 #include <thread>
 
-#include "base/disown.hpp"
 #include "base/event.hpp"
-#include "base/fork_error.hpp"
 #include "base/moved_from.hpp"
-#include "base/worker_thread.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/fork_error.hpp"
+#include "base/os/worker_thread.hpp"
 #include "channel/inbox/inbox.hpp"
 #include "channel/queue/known_members.hpp"
 #include "channel/queue/queue_protocol.hpp"

@@ -7,8 +7,8 @@
 #include <cstring>
 
 #include "base/event.hpp"
-#include "base/fork_error.hpp"
 #include "base/moved_from.hpp"
+#include "base/os/fork_error.hpp"
 
 namespace gantry {
 namespace {

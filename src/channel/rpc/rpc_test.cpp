@@ -4,7 +4,7 @@
 #include <thread>
 
 #include "base/event.hpp"
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "channel/rpc/test_rpc.hpp"
 #include "channel/wire/acceptor.hpp"
 

@@ -7,8 +7,8 @@
 
 #include "base/clock.hpp"
 #include "base/event.hpp"
-#include "base/fork_error.hpp"
 #include "base/moved_from.hpp"
+#include "base/os/fork_error.hpp"
 #include "channel/wire/step.hpp"
 #include "channel/wire/waiter.hpp"
 

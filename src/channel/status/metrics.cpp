@@ -4,7 +4,7 @@
 #include <new>
 #include <utility>
 
-#include "base/memfd.hpp"
+#include "base/os/memfd.hpp"
 #include "channel/status/time_scale.hpp"
 #include "channel/wire/metrics_page.hpp"
 #include "channel/wire/protocol.hpp"

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <gantry/runtime.hpp>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/result.hpp"
 
 namespace gantry {

@@ -6,7 +6,7 @@
 #include <fstream>
 #include <thread>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "channel/producer/mode_choice.hpp"
 #include "channel/test_fan_out.hpp"
 

@@ -6,10 +6,10 @@
 #include <new>
 #include <thread>
 
-#include "base/close_elsewhere.hpp"
 #include "base/event.hpp"
-#include "base/socket.hpp"
-#include "base/worker_thread.hpp"
+#include "base/os/close_elsewhere.hpp"
+#include "base/os/socket.hpp"
+#include "base/os/worker_thread.hpp"
 
 namespace gantry {
 namespace {

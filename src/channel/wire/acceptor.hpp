@@ -12,9 +12,9 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
+#include "base/os/shared_fd.hpp"
 #include "base/result.hpp"
-#include "base/shared_fd.hpp"
 
 namespace gantry {
 

@@ -10,7 +10,7 @@
 #include <latch>
 
 #include "base/event.hpp"
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "base/test_lingering.hpp"
 #include "channel/test_support.hpp"
 

@@ -1,9 +1,9 @@
 #pragma once  // channel/wire/connection.hpp: the sockets of a session's packets.
 
-#include "base/fd.hpp"
-#include "base/fork.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork.hpp"
+#include "base/os/socket.hpp"
 #include "base/result.hpp"
-#include "base/socket.hpp"
 #include "channel/wire/acceptor.hpp"
 
 namespace gantry {

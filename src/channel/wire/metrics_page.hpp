@@ -4,7 +4,7 @@
 #include <gantry/runtime.hpp>
 
 #include "base/clock.hpp"
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "channel/wire/meter.hpp"
 #include "sync/counter.hpp"
 #include "sync/histogram.hpp"

@@ -5,7 +5,7 @@
 #include <gantry/types.hpp>
 #include <optional>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 
 namespace gantry {
 

@@ -11,9 +11,9 @@
 #include <vector>
 
 #include "base/clock.hpp"
-#include "base/cpu.hpp"
 #include "base/handed_over.hpp"
-#include "base/socket.hpp"
+#include "base/os/cpu.hpp"
+#include "base/os/socket.hpp"
 #include "channel/wire/step.hpp"
 #include "sync/wait_flag.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {

@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 
 namespace gantry {
 

@@ -1,6 +1,6 @@
 #include "device/cuda/cuda_registrar.hpp"
 
-#include "base/block_signals.hpp"
+#include "base/os/block_signals.hpp"
 #include "base/result.hpp"
 #include "device/cuda/context.hpp"
 

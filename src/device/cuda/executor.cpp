@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "base/assert.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 #include "device/cuda/program.hpp"
 
 namespace gantry::cuda {

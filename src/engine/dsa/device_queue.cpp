@@ -13,8 +13,8 @@
 #include <fstream>
 #include <thread>
 
-#include "base/fd.hpp"
-#include "base/fork.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork.hpp"
 #include "base/result.hpp"
 #include "engine/dsa/work_queue.hpp"
 

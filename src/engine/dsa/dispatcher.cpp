@@ -8,10 +8,10 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
-#include "base/cpu.hpp"
-#include "base/populate.hpp"
+#include "base/os/cpu.hpp"
+#include "base/os/populate.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 #include "engine/dsa/descriptor.hpp"
 #include "engine/execute.hpp"
 

@@ -6,7 +6,7 @@
 #include <optional>
 #include <thread>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "engine/dsa/dsa_engine.hpp"
 #include "engine/dsa/flights.hpp"
 #include "engine/dsa/pending_moves.hpp"

@@ -1,6 +1,6 @@
 #include "engine/dsa/dsa_engine.hpp"
 
-#include "base/cpu.hpp"
+#include "base/os/cpu.hpp"
 #include "base/result.hpp"
 #include "engine/check.hpp"
 #include "engine/dsa/device_queue.hpp"

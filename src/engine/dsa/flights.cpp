@@ -5,7 +5,7 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
-#include "base/populate.hpp"
+#include "base/os/populate.hpp"
 #include "engine/dsa/descriptor.hpp"
 
 namespace gantry::dsa {

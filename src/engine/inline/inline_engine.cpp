@@ -5,7 +5,7 @@
 #include <thread>
 
 #include "base/clock.hpp"
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "base/result.hpp"
 #include "engine/check.hpp"
 #include "engine/engine_counters.hpp"

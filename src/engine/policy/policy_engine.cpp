@@ -8,11 +8,11 @@
 #include <charconv>
 #include <set>
 
-#include "base/disown.hpp"
 #include "base/event.hpp"
-#include "base/numa_nodes.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/numa_nodes.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 #include "engine/check.hpp"
 #include "engine/policy/policy_lane.hpp"
 

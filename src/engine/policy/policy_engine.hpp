@@ -7,8 +7,8 @@
 #include <thread>
 
 #include "base/clock.hpp"
-#include "base/fd.hpp"
-#include "base/fork.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork.hpp"
 #include "engine/engine_counters.hpp"
 #include "engine/policy/policy.hpp"
 

@@ -5,9 +5,9 @@
 #include <limits>
 
 #include "base/test_effort.hpp"
-#include "tensor/groups.hpp"
 #include "engine/shape/rows.hpp"
 #include "engine/shape/test_rows.hpp"
+#include "tensor/groups.hpp"
 
 namespace gantry::shape {
 namespace {

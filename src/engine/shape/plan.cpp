@@ -5,18 +5,18 @@
 
 #include "base/result.hpp"
 #include "engine/shape/check_layout.hpp"
-#include "tensor/groups.hpp"
 #include "engine/shape/reshape_error.hpp"
 #include "engine/shape/rows.hpp"
 #include "engine/shape/state.hpp"
+#include "tensor/groups.hpp"
 
 namespace gantry {
 namespace {
 
-using shape::PlanState;
 using shape::Dimension;
 using shape::Element;
 using shape::kNoChannels;
+using shape::PlanState;
 
 // What elements of a row are made as: groups from floats, packed ones from codes.
 Element row_element(const PlanState& state) noexcept {

@@ -8,8 +8,8 @@
 namespace gantry {
 namespace {
 
-using shape::PlanState;
 using shape::PlaneLayout;
+using shape::PlanState;
 
 Result<PlaneLayout> layout_of(const Tensor& dense, const Planes& planes) {
   GANTRY_TRY(shape::check_destination(dense));

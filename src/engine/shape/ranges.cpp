@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <gantry/shape.hpp>
 
-#include "tensor/groups.hpp"
 #include "engine/shape/state.hpp"
+#include "tensor/groups.hpp"
 
 // Which bytes of the source bytes of the destination are made of.
 namespace gantry::shape {
@@ -24,8 +24,7 @@ Elements elements_of(const PlanState& state, ByteRange bytes) noexcept {
 }
 
 // The nearest and the farthest place of the source along a dimension, of indices [from, to].
-Elements along(const PlanState& state, std::size_t i, std::int64_t from,
-               std::int64_t to) noexcept {
+Elements along(const PlanState& state, std::size_t i, std::int64_t from, std::int64_t to) noexcept {
   const Dimension& dimension = state.walk[i];
   const std::int64_t begin = std::max<std::int64_t>(from - dimension.pad_before, 0);
   const std::int64_t end = std::min(to - dimension.pad_before, dimension.inner - 1);

@@ -9,8 +9,7 @@ namespace gantry::shape {
 /// codes if that is packed, floats if it has groups. Plain: it may be left by a jump.
 class Walker {
  public:
-  Walker(const PlanState& state, const std::byte* source, Element as,
-         bool streaming) noexcept
+  Walker(const PlanState& state, const std::byte* source, Element as, bool streaming) noexcept
       : state_(state),
         source_(source),
         as_(as),

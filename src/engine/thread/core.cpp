@@ -11,8 +11,8 @@
 
 #include "base/assert.hpp"
 #include "base/clock.hpp"
-#include "base/cpu.hpp"
 #include "base/futex.hpp"
+#include "base/os/cpu.hpp"
 #include "base/result.hpp"
 
 namespace gantry {

@@ -8,7 +8,7 @@
 #include <span>
 #include <vector>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "engine/engine_counters.hpp"
 #include "engine/thread/scheduler.hpp"
 #include "engine/thread/thread_engine.hpp"

@@ -3,10 +3,10 @@
 #include <pthread.h>
 
 #include "base/assert.hpp"
-#include "base/disown.hpp"
 #include "base/futex.hpp"
-#include "base/numa_nodes.hpp"
-#include "base/worker_thread.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/numa_nodes.hpp"
+#include "base/os/worker_thread.hpp"
 
 namespace gantry {
 

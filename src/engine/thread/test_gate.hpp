@@ -11,7 +11,7 @@
 #include <cstring>
 #include <gantry/types.hpp>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 
 namespace gantry {
 

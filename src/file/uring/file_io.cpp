@@ -1,7 +1,7 @@
 #include "file/uring/file_io.hpp"
 
+#include "base/os/uring_refusal.hpp"
 #include "base/result.hpp"
-#include "base/uring_refusal.hpp"
 
 #ifdef GANTRY_HAVE_LIBURING
 #include <liburing.h>

@@ -5,7 +5,7 @@
 
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 
 // What io_uring can and blocking calls cannot: take back what waits in the kernel.
 namespace gantry {

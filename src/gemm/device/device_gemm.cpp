@@ -1,7 +1,7 @@
 #include <algorithm>
 #include <array>
-#include <gantry/kernel.hpp>
 #include <gantry/gemm.hpp>
+#include <gantry/kernel.hpp>
 #include <mutex>
 #include <optional>
 

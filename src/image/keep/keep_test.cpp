@@ -15,7 +15,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "image/keep/kept_message.hpp"
 #include "image/keep/test_kept.hpp"

@@ -1,15 +1,15 @@
 #include <poll.h>
-#include <gantry/runtime.hpp>
 #include <gantry/image.hpp>
+#include <gantry/runtime.hpp>
 
 #include <algorithm>
 #include <array>
 #include <utility>
 
 #include "base/event.hpp"
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
+#include "base/os/system_memory.hpp"
 #include "base/result.hpp"
-#include "base/system_memory.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "image/keep/kept_message.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once  // image/keep/test_kept.hpp: images in the hands of a keeper, and its changes.
 
-#include <gantry/runtime.hpp>
 #include <gantry/image.hpp>
+#include <gantry/runtime.hpp>
 
 #include <gtest/gtest.h>
 

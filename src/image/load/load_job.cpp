@@ -7,10 +7,10 @@
 #include <utility>
 
 #include "base/assert.hpp"
-#include "base/disown.hpp"
-#include "base/numa_nodes.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/numa_nodes.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 #include "image/tables.hpp"
 
 namespace gantry {

@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/assert.hpp"
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "engine/codec/codec.hpp"
 
 namespace gantry {

@@ -4,7 +4,7 @@
 #include <gantry/image.hpp>
 
 #include "base/assert.hpp"
-#include "base/disown.hpp"
+#include "base/os/disown.hpp"
 #include "base/result.hpp"
 #include "image/tables.hpp"
 #include "image/unpack_chunk.hpp"

@@ -18,7 +18,7 @@
 #include <functional>
 #include <thread>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/test_fork.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/snapshot/test_snapshot.hpp"

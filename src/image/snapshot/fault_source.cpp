@@ -10,8 +10,8 @@
 #include <shared_mutex>
 
 #include "base/assert.hpp"
-#include "base/fault_answers.hpp"
-#include "base/userfaultfd.hpp"
+#include "base/os/fault_answers.hpp"
+#include "base/os/userfaultfd.hpp"
 
 // Of a kernel newer than the headers: Linux 6.6.
 #ifndef UFFD_FEATURE_POISON

@@ -12,7 +12,7 @@
 #include <shared_mutex>
 #include <span>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/result.hpp"
 #include "image/snapshot/memory.hpp"
 

@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "base/assert.hpp"
-#include "base/memfd.hpp"
+#include "base/os/memfd.hpp"
 #include "base/result.hpp"
 #include "base/sizes.hpp"
 #include "image/tables.hpp"

@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 
 namespace gantry::snapshot {
 

@@ -6,9 +6,9 @@
 #include "base/assert.hpp"
 #include "base/crc32c.hpp"
 #include "base/event.hpp"
+#include "base/os/thread_urgency.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/thread_urgency.hpp"
-#include "base/worker_thread.hpp"
 #include "image/tables.hpp"
 #include "image/unpack_chunk.hpp"
 

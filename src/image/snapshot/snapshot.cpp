@@ -6,12 +6,12 @@
 #include <thread>
 #include <unordered_set>
 
-#include "base/disown.hpp"
 #include "base/event.hpp"
-#include "base/fork_error.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/fork_error.hpp"
+#include "base/os/thread_urgency.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/thread_urgency.hpp"
-#include "base/worker_thread.hpp"
 #include "image/snapshot/page_loader.hpp"
 #include "image/snapshot/tables.hpp"
 

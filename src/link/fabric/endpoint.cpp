@@ -15,7 +15,7 @@
 #include <iterator>
 
 #include "base/assert.hpp"
-#include "base/block_signals.hpp"
+#include "base/os/block_signals.hpp"
 #include "base/result.hpp"
 #include "registrar/fabric/library.hpp"
 

@@ -11,7 +11,7 @@
 #include <map>
 #include <unordered_map>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "link/fabric/endpoint.hpp"
 #include "registrar/fabric/registrar.hpp"
 #endif

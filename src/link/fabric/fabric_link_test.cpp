@@ -7,7 +7,7 @@
 #include <gantry/link.hpp>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "link/record.hpp"
 
 // That payload takes libfabric; what every link does is in tests/conformance/.

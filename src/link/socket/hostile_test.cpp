@@ -8,9 +8,9 @@
 #include <random>
 #include <vector>
 
-#include "base/fd.hpp"
-#include "base/memfd.hpp"
-#include "base/rights.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/memfd.hpp"
+#include "base/os/rights.hpp"
 #include "base/test_effort.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "link/record.hpp"

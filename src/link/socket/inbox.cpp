@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "base/assert.hpp"
+#include "base/os/rights.hpp"
 #include "base/result.hpp"
-#include "base/rights.hpp"
 
 namespace gantry {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "base/close_elsewhere.hpp"
+#include "base/os/close_elsewhere.hpp"
 #include "link/socket/outbox.hpp"
 
 namespace gantry {

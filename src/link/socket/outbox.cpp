@@ -3,8 +3,8 @@
 #include <sys/socket.h>
 
 #include "base/assert.hpp"
+#include "base/os/rights.hpp"
 #include "base/result.hpp"
-#include "base/rights.hpp"
 
 namespace gantry {
 namespace {

@@ -3,7 +3,7 @@
 #include <deque>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "link/record.hpp"
 #include "link/socket/ledger.hpp"
 

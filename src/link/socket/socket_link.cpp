@@ -9,12 +9,12 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "base/close_elsewhere.hpp"
 #include "base/event.hpp"
-#include "base/fork.hpp"
-#include "base/fork_error.hpp"
+#include "base/os/close_elsewhere.hpp"
+#include "base/os/fork.hpp"
+#include "base/os/fork_error.hpp"
+#include "base/os/socket.hpp"
 #include "base/result.hpp"
-#include "base/socket.hpp"
 #include "link/socket/inbox.hpp"
 #include "link/socket/mapped_puller.hpp"
 #include "link/turn.hpp"

@@ -6,8 +6,8 @@
 #include <memory>
 
 #include "base/assert.hpp"
+#include "base/os/system_memory.hpp"
 #include "base/result.hpp"
-#include "base/system_memory.hpp"
 
 // Most calls see only the near way, through what the thread keeps; what it cannot do, the slow way
 // does under the pool's lock. The handles' ways in stand here, too, to be one function with it.

@@ -2,7 +2,7 @@
 
 #include <mutex>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "memory/pool/slab_store.hpp"
 
 namespace gantry {

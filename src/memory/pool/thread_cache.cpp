@@ -39,7 +39,7 @@ bool forget_when_forked() noexcept {
   static const bool will = ::pthread_atfork(nullptr, nullptr, [] { hot_caches = {}; }) == 0;
   return will;
 }
-[[maybe_unused]] const bool kCachesAtLoad = forget_when_forked();  // base/fork.cpp
+[[maybe_unused]] const bool kCachesAtLoad = forget_when_forked();  // base/os/fork.cpp
 
 }  // namespace
 

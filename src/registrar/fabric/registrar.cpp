@@ -1,7 +1,7 @@
 #include "registrar/fabric/registrar.hpp"
 
 #include "base/assert.hpp"
-#include "base/block_signals.hpp"
+#include "base/os/block_signals.hpp"
 #include "base/result.hpp"
 
 #ifdef GANTRY_HAVE_LIBFABRIC
@@ -12,8 +12,8 @@
 #include <cstring>
 #include <map>
 
-#include "base/fork.hpp"
-#include "base/memlock.hpp"
+#include "base/os/fork.hpp"
+#include "base/os/memlock.hpp"
 #include "registrar/fabric/library.hpp"
 
 namespace gantry {

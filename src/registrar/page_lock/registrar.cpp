@@ -4,8 +4,8 @@
 #include <gantry/memory.hpp>
 #include <map>
 
-#include "base/mapped.hpp"
-#include "base/memlock.hpp"
+#include "base/os/mapped.hpp"
+#include "base/os/memlock.hpp"
 #include "base/sizes.hpp"
 
 namespace gantry {

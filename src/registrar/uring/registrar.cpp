@@ -1,7 +1,7 @@
 #include "registrar/uring/registrar.hpp"
 
+#include "base/os/uring_refusal.hpp"
 #include "base/result.hpp"
-#include "base/uring_refusal.hpp"
 
 #ifdef GANTRY_HAVE_LIBURING
 #include <fcntl.h>
@@ -10,10 +10,10 @@
 
 #include <vector>
 
-#include "base/fd.hpp"
-#include "base/fork.hpp"
-#include "base/mapped.hpp"
-#include "base/memlock.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork.hpp"
+#include "base/os/mapped.hpp"
+#include "base/os/memlock.hpp"
 
 namespace gantry {
 namespace {

@@ -11,7 +11,7 @@
 #include <algorithm>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/sizes.hpp"
 
 // What only this registrar has: a ring, slots in its table, and reads by the keys.

@@ -6,16 +6,16 @@
 
 #include <atomic>
 #include <condition_variable>
-#include <gantry/runtime.hpp>
 #include <gantry/bridge.hpp>
+#include <gantry/runtime.hpp>
 #include <list>
 #include <mutex>
 #include <thread>
 
 #include "base/event.hpp"
 #include "base/moved_from.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 #include "remote/admission.hpp"
 #include "remote/listing.hpp"
 #include "remote/remote_step.hpp"

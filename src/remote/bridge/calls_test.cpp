@@ -1,7 +1,7 @@
 // Calls between hosts: a bridge in this process, every byte compared.
 #include <set>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "remote/bridge/test_calls.hpp"
 #include "remote/session/calls.hpp"
 

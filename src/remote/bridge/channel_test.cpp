@@ -3,7 +3,7 @@
 
 #include <future>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "remote/bridge/test_remote.hpp"
 
 namespace gantry {

@@ -11,10 +11,10 @@
 #include <filesystem>
 #include <gantry/channel.hpp>
 
-#include "base/disown.hpp"
 #include "base/event.hpp"
+#include "base/os/disown.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 #include "channel/wire/notice.hpp"
 #include "remote/admission.hpp"
 #include "remote/remote_step.hpp"

@@ -6,8 +6,8 @@
 #include <string>
 #include <thread>
 
-#include "base/fd.hpp"
-#include "base/fork.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/fork.hpp"
 #include "base/result.hpp"
 #include "remote/admission.hpp"
 #include "remote/remote_name.hpp"

@@ -9,7 +9,7 @@
 #include <memory>
 #include <mutex>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "channel/wire/waiter.hpp"
 #include "remote/session/remote_record.hpp"
 #include "remote/tcp.hpp"

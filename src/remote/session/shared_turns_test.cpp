@@ -6,7 +6,7 @@
 #include <thread>
 
 #include "base/event.hpp"
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 #include "channel/test_support.hpp"
 
 namespace gantry {

@@ -7,7 +7,7 @@
 #include <gantry/gemm.hpp>
 #include <gantry/product.hpp>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/text_lines.hpp"
 #include "schedule/plan.hpp"
 #include "schedule/product/contest.hpp"

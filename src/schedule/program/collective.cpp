@@ -6,7 +6,7 @@
 #include <filesystem>
 #include <limits>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "base/text_lines.hpp"
 #include "schedule/plan.hpp"
 #include "schedule/program/script.hpp"

@@ -7,8 +7,8 @@
 #include "base/assert.hpp"
 #include "base/event.hpp"
 #include "base/half_float.hpp"
+#include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
-#include "base/worker_thread.hpp"
 
 namespace gantry {
 namespace {

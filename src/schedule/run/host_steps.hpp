@@ -12,7 +12,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "schedule/run/places.hpp"
 
 namespace gantry {

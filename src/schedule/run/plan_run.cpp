@@ -7,7 +7,7 @@
 #include <deque>
 
 #include "base/assert.hpp"
-#include "base/cpu.hpp"
+#include "base/os/cpu.hpp"
 #include "base/text_lines.hpp"
 #include "group/rank_page.hpp"
 #include "link/turn.hpp"

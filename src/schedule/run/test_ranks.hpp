@@ -8,7 +8,7 @@
 #include <gantry/plan.hpp>
 #include <thread>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
 #include "engine/inline/inline_engine.hpp"
 #include "engine/thread/thread_engine.hpp"
 #include "schedule/test_plans.hpp"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <charconv>
 
+#include "base/os/system_memory.hpp"
 #include "base/result.hpp"
-#include "base/system_memory.hpp"
 #include "channel/wire/metrics_page.hpp"
 #include "stage/pipe/stage_pipe_frames.hpp"
 #include "stage/stage_link.hpp"

@@ -12,9 +12,9 @@
 #include <string>
 #include <vector>
 
-#include "base/fd.hpp"
+#include "base/os/fd.hpp"
+#include "base/os/socket.hpp"
 #include "base/result.hpp"
-#include "base/socket.hpp"
 #include "sync/wait_ticks.hpp"
 
 namespace gantry {

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "base/socket.hpp"
+#include "base/os/socket.hpp"
 
 namespace gantry {
 namespace {

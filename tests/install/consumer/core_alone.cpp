@@ -38,6 +38,7 @@ int main() {
   expect_refusal(runtime.producer("core-alone@localhost"), "gantry::net");
   expect_refusal(gantry::make_registrar(gantry::RegistrarKind::uring), "gantry::device");
   expect_refusal(gantry::make_registrar(gantry::RegistrarKind::fabric), "gantry::net");
-  for (const auto& engine : runtime.engines()) expect(engine.name != "dsa", "dsa is not of the core");
+  for (const auto& engine : runtime.engines())
+    expect(engine.name != "dsa", "dsa is not of the core");
   return failures == 0 ? 0 : 1;
 }

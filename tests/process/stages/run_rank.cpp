@@ -3,8 +3,8 @@
 // of each sum. Says "joining", "joined", and "runs" when it has run once; in the end "rank R of N".
 #include <charconv>
 #include <cstdio>
-#include <gantry/runtime.hpp>
 #include <gantry/collectives.hpp>
+#include <gantry/runtime.hpp>
 #include <string_view>
 #include <vector>
 

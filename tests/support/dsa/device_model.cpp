@@ -5,7 +5,7 @@
 #include <system_error>
 
 #include "base/clock.hpp"
-#include "base/cpu.hpp"
+#include "base/os/cpu.hpp"
 #include "base/result.hpp"
 
 namespace gantry::dsa {

@@ -2,7 +2,7 @@
 
 #include <cerrno>
 
-#include "base/fork.hpp"
+#include "base/os/fork.hpp"
 #include "base/result.hpp"
 
 namespace gantry::dsa {

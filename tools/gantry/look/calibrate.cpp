@@ -1,10 +1,10 @@
 // gantry calibrate: measures the engines and keeps the result for every process of this user.
 #include <fmt/format.h>
 
-#include "look/calibration_text.hpp"
 #include "commands.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
+#include "look/calibration_text.hpp"
 #include "output.hpp"
 #include "tools/command_line/json_text.hpp"
 #include "tools/command_line/progress.hpp"

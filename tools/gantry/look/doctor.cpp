@@ -2,20 +2,20 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <gantry/link.hpp>
-#include <gantry/runtime.hpp>
 #include <gantry/gemm.hpp>
 #include <gantry/image.hpp>
+#include <gantry/link.hpp>
+#include <gantry/runtime.hpp>
 #include <gantry/stage.hpp>
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "look/bindings.hpp"
-#include "look/calibration_text.hpp"
-#include "look/choices.hpp"
 #include "commands.hpp"
 #include "directory.hpp"
 #include "errors.hpp"
+#include "look/bindings.hpp"
+#include "look/calibration_text.hpp"
+#include "look/choices.hpp"
 #include "metrics_support.hpp"
 #include "output.hpp"
 #include "tools/command_line/json_text.hpp"

@@ -1,5 +1,5 @@
-#pragma once  // tools/gantry/look/terminal.hpp: a screen of one's own, given back however the program
-              // ends.
+#pragma once  // tools/gantry/look/terminal.hpp: a screen of one's own, given back however the
+              // program ends.
 
 #include <termios.h>
 

@@ -11,10 +11,10 @@
 #include "commands.hpp"
 #include "errors.hpp"
 #include "interrupt.hpp"
+#include "look/terminal.hpp"
 #include "looks.hpp"
 #include "options.hpp"
 #include "rank_view.hpp"
-#include "look/terminal.hpp"
 #include "tools/status/channel_json.hpp"
 
 namespace gantry::cli {

@@ -5,8 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <gantry/stage.hpp>
 #include <gantry/group.hpp>
+#include <gantry/stage.hpp>
 #include <map>
 
 #include "programs.hpp"

@@ -3,8 +3,8 @@
 #include <fmt/format.h>
 
 #include <filesystem>
-#include <gantry/channel.hpp>
 #include <gantry/bridge.hpp>
+#include <gantry/channel.hpp>
 
 #include "output.hpp"
 #include "run/file/settings.hpp"
