@@ -202,21 +202,22 @@ unsigned ConsumerSet::count() const noexcept {
 }
 
 bool ConsumerSet::all_block() const noexcept {
-  return std::all_of(consumers_.begin(), consumers_.end(),
-                     [](const auto& consumer) { return consumer->is_cut || consumer->blocks(); });
+  return std::all_of(consumers_.begin(), consumers_.end(), [](const auto& consumer) {
+    return consumer->is_cut || consumer->resources().blocks();
+  });
 }
 
 std::uint64_t ConsumerSet::who_block() const noexcept {
   std::uint64_t consumers = 0;
   for (const auto& consumer : consumers_)
-    if (consumer->blocks()) consumers |= consumer->bit();
+    if (consumer->resources().blocks()) consumers |= consumer->bit();
   return consumers;
 }
 
 void ConsumerSet::find_only() noexcept {
   is_plain_ = !consumers_.empty() && limits_.history == 0;
   for (const auto& consumer : consumers_)
-    is_plain_ = is_plain_ && !consumer->is_cut && consumer->blocks();
+    is_plain_ = is_plain_ && !consumer->is_cut && consumer->resources().blocks();
   only_ = is_plain_ && consumers_.size() == 1 ? consumers_.front().get() : nullptr;
 }
 

@@ -100,7 +100,7 @@ ConsumerState::TakenBack ConsumerState::take_back_oldest() noexcept {
 
 // Its own count includes what was in doubt, and comes later. A lie concerns nobody else.
 std::uint64_t ConsumerState::taken_back() const noexcept {
-  if (!drops_oldest()) return 0;
+  if (!resources_->drops_oldest()) return 0;
   // Relaxed: only displayed.
   const std::uint64_t missed = resources_->page().missed.load(std::memory_order_relaxed);
   return std::clamp(missed, certain_, ring_.published());
@@ -111,7 +111,7 @@ std::uint64_t ConsumerState::taken_back() const noexcept {
 std::uint64_t ConsumerState::work_done() const noexcept {
   std::uint64_t done = ring_.published() - ring_.unread() + gave_back_;
   // Relaxed: a hint, and its ring came after it.
-  if (blocks())
+  if (resources_->blocks())
     for_each_bit(holds_, [&](std::size_t slot) {
       done += resources_->page().passed[slot].load(std::memory_order_relaxed);
     });

@@ -42,6 +42,11 @@ struct ConsumerResources {
   trace::EndTrace* trace = nullptr;  // the producer's
   WakeLimit wake_limit;
 
+  [[nodiscard]] bool blocks() const noexcept { return policy == SlowConsumer::block; }
+  [[nodiscard]] bool drops_oldest() const noexcept { return policy == SlowConsumer::drop_oldest; }
+  [[nodiscard]] bool may_miss() const noexcept {
+    return policy == SlowConsumer::drop_newest || drops_oldest();
+  }
   /// True if nobody reads any more what it took: no copy is left of our wake-up sender, which a
   /// consumer keeps until it has released everything, and hands on with memory that it forwards.
   [[nodiscard]] bool is_gone() const noexcept { return !wake_receiver.has_other_end(); }
@@ -66,13 +71,6 @@ class ConsumerState {
   [[nodiscard]] std::uint64_t bit() const noexcept { return std::uint64_t{1} << index_; }
   [[nodiscard]] ConsumerResources& resources() noexcept { return *resources_; }
   [[nodiscard]] const ConsumerResources& resources() const noexcept { return *resources_; }
-  [[nodiscard]] bool blocks() const noexcept { return resources_->policy == SlowConsumer::block; }
-  [[nodiscard]] bool may_miss() const noexcept {
-    return resources_->policy == SlowConsumer::drop_newest || drops_oldest();
-  }
-  [[nodiscard]] bool drops_oldest() const noexcept {
-    return resources_->policy == SlowConsumer::drop_oldest;
-  }
 
   /// Reads how far it has come. False: what it wrote is impossible.
   [[nodiscard]] bool refresh() noexcept { return ring_.refresh(resources_->page().taken); }
@@ -121,7 +119,7 @@ class ConsumerState {
   [[nodiscard]] std::uint64_t taken_back() const noexcept;
 
   void publish(const RecordToSend& message) noexcept {
-    if (drops_oldest()) return publish_over(message);
+    if (resources_->drops_oldest()) return publish_over(message);
     ring_.publish([&](MessageRecord& record) {
       message.write(record);
       GANTRY_STEP(record_written);
@@ -136,7 +134,7 @@ class ConsumerState {
     ring_.publish([&](MessageRecord& record) { write_small(record, payload, header); });
   }
   void publish(const MessageRecord& message) noexcept {
-    if (drops_oldest())
+    if (resources_->drops_oldest())
       ring_.publish_over(message);
     else
       ring_.publish([&](MessageRecord& record) { record = message; });

@@ -75,7 +75,7 @@ bool Credits::may_send(bool needs_slot, Bytes bytes) const noexcept {
   for (const auto& consumer : consumers_.consumers()) {
     if (consumer->is_cut) continue;
     anyone = true;
-    if (consumer->blocks() && consumer->unread() >= limits_.slots) return false;
+    if (consumer->resources().blocks() && consumer->unread() >= limits_.slots) return false;
   }
   if (!anyone && consumers_.kept().backlog() >= limits_.slots) return false;
   if (!needs_slot) return true;
@@ -90,7 +90,7 @@ bool Credits::may_send(bool needs_slot, Bytes bytes) const noexcept {
 bool Credits::is_exhausted_but_for(const ConsumerState* missing) const noexcept {
   std::uint64_t needed = kSenderBit | kBacklogBit;
   for (const auto& consumer : consumers_.consumers()) {
-    if (consumer->is_cut || !consumer->blocks() || consumer.get() == missing) continue;
+    if (consumer->is_cut || !consumer->resources().blocks() || consumer.get() == missing) continue;
     if (consumer->unread() >= limits_.slots) return true;
     needed |= consumer->bit();
   }
@@ -108,13 +108,14 @@ void Credits::find_who_holds_up(ChannelStatus& status) const {
   bool found = false;
   for (std::size_t i = 0; i < all.size(); ++i) {
     const ConsumerState& consumer = *all[i];
-    if (consumer.is_cut || !consumer.blocks() || is_exhausted_but_for(&consumer)) continue;
+    if (consumer.is_cut || !consumer.resources().blocks() || is_exhausted_but_for(&consumer))
+      continue;
     status.consumers[i].holds_up = found = true;
   }
   if (found) return;
   for (std::size_t i = 0; i < all.size(); ++i)
-    status.consumers[i].holds_up =
-        !all[i]->is_cut && all[i]->blocks() && (all[i]->holds() != 0 || all[i]->unread() != 0);
+    status.consumers[i].holds_up = !all[i]->is_cut && all[i]->resources().blocks() &&
+                                   (all[i]->holds() != 0 || all[i]->unread() != 0);
 }
 
 // A small message has no slot; its place in a ring is the credit.
@@ -124,7 +125,7 @@ unsigned Credits::credits_used(std::uint64_t charged) const noexcept {
   for (const auto& consumer : consumers_.consumers()) {
     if (consumer->is_cut) continue;
     anyone = true;
-    if (consumer->blocks()) used = std::max(used, consumer->unread());
+    if (consumer->resources().blocks()) used = std::max(used, consumer->unread());
   }
   if (!anyone) used = std::max<std::uint64_t>(used, consumers_.kept().backlog());
   return static_cast<unsigned>(used);
@@ -159,7 +160,7 @@ std::vector<std::string> Credits::obstacles(bool needs_slot, Bytes bytes) const 
   if (lost) found.push_back(fmt::format("for nothing, but fails: {}", lost->message));
   if (may_send(needs_slot, bytes)) return found;
   for (const auto& consumer : consumers_.consumers())
-    if (!consumer->is_cut && consumer->blocks() && consumer->unread() >= limits_.slots)
+    if (!consumer->is_cut && consumer->resources().blocks() && consumer->unread() >= limits_.slots)
       found.push_back(fmt::format("for consumer {}, which has {} unread and may have no more",
                                   consumer->resources().pid,
                                   count_text(consumer->unread(), "message")));
@@ -217,7 +218,7 @@ std::optional<Error> Credits::loans_in_the_way(bool needs_slot, Bytes bytes) con
 Bytes Credits::yielding_bytes() const noexcept {
   std::uint64_t yielding = kHistoryBit;
   for (const auto& consumer : consumers_.consumers())
-    if (consumer->drops_oldest()) yielding |= consumer->bit();
+    if (consumer->resources().drops_oldest()) yielding |= consumer->bit();
   const std::uint64_t needed = slots_.needed_by(~yielding);
   return slots_.bytes_of(slots_.used() & ~needed) + slots_.spare_bytes();
 }

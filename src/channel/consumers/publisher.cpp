@@ -41,7 +41,8 @@ Result<bool> Publisher::announce(const Slot& slot) {
   for (const auto& consumer : consumers_.consumers()) {
     if (consumer->is_cut || (knowing & consumer->bit()) != 0) continue;
     auto told = slabs.tell(consumer->index(), slot.slabs);
-    if (!consumer->blocks()) continue;  // it is asked again when all is ready, and passed over then
+    if (!consumer->resources().blocks())
+      continue;  // it is asked again when all is ready, and passed over then
     if (!told) return told;
     all = all && *told;
   }
@@ -53,7 +54,8 @@ Result<bool> Publisher::announce(const Slot& slot) {
 bool Publisher::tell_at_last(ConsumerState& consumer, const Slot& slot) {
   const auto told = consumers_.slabs().tell(consumer.index(), slot.slabs);
   if (told && *told) return true;
-  if (consumer.blocks()) consumers_.cut(consumer, Code::peer_gone, "cannot be told of new memory");
+  if (consumer.resources().blocks())
+    consumers_.cut(consumer, Code::peer_gone, "cannot be told of new memory");
   return false;
 }
 
@@ -75,7 +77,7 @@ void Publisher::publish(RecordToSend& message, Slot* slot) {
     if (consumer->is_cut) continue;
     anyone = true;
     const bool has_room = ((knowing & consumer->bit()) != 0 || tell_at_last(*consumer, *slot)) &&
-                          (consumer->blocks() || may_have(*consumer, message.header));
+                          (consumer->resources().blocks() || may_have(*consumer, message.header));
     if (consumer->is_cut) continue;
     if (!has_room) {
       ++consumer->dropped;
@@ -88,7 +90,7 @@ void Publisher::publish(RecordToSend& message, Slot* slot) {
       consumer->hold(message.header.slot);
     }
     consumer->publish(message);
-    if (consumer->drops_oldest()) take_back_surplus(*consumer);
+    if (consumer->resources().drops_oldest()) take_back_surplus(*consumer);
   }
   if (!anyone) consumers_.kept().keep(message);
   consumers_.kept().remember(message);
@@ -120,11 +122,11 @@ std::optional<std::uint64_t> Publisher::chunks_passed_of(const Slot& slot) noexc
 
 // A window would wait for one that joined after the mode was chosen.
 bool Publisher::may_have(ConsumerState& consumer, const MessageHeader& message) {
-  if ((message.kind & kStreamed) != 0 && consumer.may_miss()) return false;
+  if ((message.kind & kStreamed) != 0 && consumer.resources().may_miss()) return false;
   const bool needs_slot = message.slot != kNoSlot;
   if (needs_slot && !leaves_slots() && !take_back_for_slots(consumer)) return false;
   if (consumer.has_room(needs_slot)) return true;
-  if (!consumer.drops_oldest() || !consumers_.look_at(consumer)) return false;
+  if (!consumer.resources().drops_oldest() || !consumers_.look_at(consumer)) return false;
   take_back_surplus(consumer);  // of a history
   return !consumer.is_cut && consumer.may_have_newest(needs_slot);
 }
@@ -145,12 +147,12 @@ std::uint64_t Publisher::held_by_others() noexcept {
 // One that keeps up finds the newest, whatever the others hold: beside what it has in hand it gets
 // a slot of those that are the sender's, of which half stay.
 bool Publisher::may_have_one(const ConsumerState& consumer) noexcept {
-  return consumer.drops_oldest() &&
+  return consumer.resources().drops_oldest() &&
          std::popcount(consumers_.slots().needed_by(consumer.bit())) <= 1 &&
          std::popcount(held_by_others()) < (most_for_others() + int{kMaxSlots}) / 2;
 }
 bool Publisher::take_back_for_slots(ConsumerState& consumer) {
-  while (!consumer.is_cut && consumer.drops_oldest() && consumer.has_unread_slot() &&
+  while (!consumer.is_cut && consumer.resources().drops_oldest() && consumer.has_unread_slot() &&
          !leaves_slots())
     take_back_oldest(consumer);
   return !consumer.is_cut && (leaves_slots() || may_have_one(consumer));
@@ -162,7 +164,7 @@ void Publisher::take_back_surplus(ConsumerState& consumer) {
 }
 
 void Publisher::take_back_oldest(ConsumerState& consumer) {
-  GANTRY_DEBUG_ASSERT(consumer.drops_oldest() && consumer.unread() != 0);
+  GANTRY_DEBUG_ASSERT(consumer.resources().drops_oldest() && consumer.unread() != 0);
   const ConsumerState::TakenBack back = consumer.take_back_oldest();
   if (!back.is_honest)
     return consumers_.cut(consumer, Code::peer_misbehaved, ConsumerSet::kNonsense);
@@ -183,8 +185,8 @@ bool Publisher::take_back_for_memory() {
   while (slots.freed() == before && consumers_.kept().forget_oldest()) {
   }
   for (const auto& consumer : consumers_.consumers())
-    while (!consumer->is_cut && consumer->drops_oldest() && consumer->has_unread_slot() &&
-           slots.freed() == before)
+    while (!consumer->is_cut && consumer->resources().drops_oldest() &&
+           consumer->has_unread_slot() && slots.freed() == before)
       take_back_oldest(*consumer);
   consumers_.retire_the_cut();
   GANTRY_CHECK_INVARIANTS(*this);

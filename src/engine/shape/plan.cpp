@@ -16,6 +16,7 @@ namespace {
 using shape::Dimension;
 using shape::Element;
 using shape::kNoChannels;
+using shape::PlaneLayout;
 using shape::PlanState;
 
 // What elements of a row are made as: groups from floats, packed ones from codes.
@@ -130,6 +131,24 @@ bool copies_groups(const PlanState& state) noexcept {
   return lies_together && state.channel_at.empty() && state.first % state.to_groups->size == 0;
 }
 
+// ---- plans whose one side lies in planes ---------------------------------------------------
+
+Result<PlaneLayout> layout_of(const Tensor& dense, const Planes& planes) {
+  GANTRY_TRY(shape::check_destination(dense));
+  const auto element = shape::element_of(dense.type);
+  if (!element)
+    return fail(Code::invalid_argument,
+                fmt::format("a reshape: {} cannot lie in planes", to_string(dense.type)));
+  std::int64_t count = 1;
+  for (unsigned i = 0; i < dense.dimensions; ++i) count *= dense.shape[i];
+  return PlaneLayout::make(*element, count, planes);
+}
+
+Tensor bytes_of(const PlaneLayout& layout) noexcept {
+  const auto bytes = static_cast<std::int64_t>(layout.bytes());
+  return Tensor::dense(types::u8, {&bytes, 1});
+}
+
 }  // namespace
 
 Result<ReshapePlan> ReshapePlan::make(const Tensor& to, const Tensor& from,
@@ -167,6 +186,36 @@ Result<ReshapePlan> ReshapePlan::make(const Tensor& to, const Tensor& from) {
 Result<ReshapePlan> ReshapePlan::make(DataType to, const Tensor& from) {
   if (from.dimensions > Tensor::kMaxDimensions) return make(Tensor{}, from);
   return make(Tensor::dense(to, {from.shape.data(), from.dimensions}), from);
+}
+
+Result<ReshapePlan> ReshapePlan::to_planes(const Tensor& from, const Planes& planes) {
+  return guarded([&]() -> Result<ReshapePlan> {
+    GANTRY_ASSIGN(const PlaneLayout layout, layout_of(from, planes));
+    auto state = std::make_shared<PlanState>();
+    state->from = from;
+    state->to = bytes_of(layout);
+    state->to_bytes = layout.bytes();
+    state->from_bytes = layout.dense_bytes();
+    state->unit = layout.unit();
+    state->kind = ReshapeClass::permuting;
+    state->to_planes = layout;
+    return ReshapePlan(std::move(state));
+  });
+}
+
+Result<ReshapePlan> ReshapePlan::from_planes(const Tensor& to, const Planes& planes) {
+  return guarded([&]() -> Result<ReshapePlan> {
+    GANTRY_ASSIGN(const PlaneLayout layout, layout_of(to, planes));
+    auto state = std::make_shared<PlanState>();
+    state->from = bytes_of(layout);
+    state->to = to;
+    state->to_bytes = layout.dense_bytes();
+    state->from_bytes = layout.bytes();
+    state->unit = layout.dense_unit();
+    state->kind = ReshapeClass::permuting;
+    state->from_planes = layout;
+    return ReshapePlan(std::move(state));
+  });
 }
 
 }  // namespace gantry
