@@ -60,6 +60,17 @@ class DropOldest : public testing::Test {
   std::optional<Producer> out_;
 };
 
+TEST_F(DropOldest, ALoanThatNobodyKeepsIsCountedWithItsBytes) {
+  const Consumer slow = join(SlowConsumer::drop_newest, 1);
+  send(5000, 1);
+  auto loan = out().loan(7000, soon());
+  ASSERT_TRUE(loan) << loan.error().message;
+  ASSERT_TRUE(out().publish(std::move(*loan)));
+  EXPECT_EQ(dropped(), 1u);
+  EXPECT_EQ(out().explain(100).status.producer.messages, 2u);
+  EXPECT_EQ(out().explain(100).status.producer.bytes, 12000u);
+}
+
 TEST_F(DropOldest, WhoComesLateFindsTheNewestInOrder) {
   for (const Bytes size : {Bytes{20}, Bytes{5000}}) {
     Consumer slow = join_lossy(3);
