@@ -5,6 +5,8 @@
 #include <cstring>
 #include <thread>
 
+#include <gantry/shape.hpp>
+
 #include "base/half_float.hpp"
 #include "channel/test_support.hpp"
 

@@ -1,5 +1,7 @@
 #include <random>
 
+#include <gantry/shape.hpp>
+
 #include "base/test_effort.hpp"
 #include "channel/consumer/landing_conversion.hpp"
 #include "engine_suite.hpp"

@@ -1,5 +1,7 @@
-#include "engine/policy/policy.hpp"
+#include <gantry/shape.hpp>
+
 #include "base/sizes.hpp"
+#include "engine/policy/policy.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -69,21 +69,21 @@ ByteRange PlanState::source_of(ByteRange destination) const noexcept {
   if (state.from_planes) return state.from_planes->image_of(destination);
   const Elements places = places_of(state, elements_of(state, destination));
   if (places.none()) return {};
-  const auto first = static_cast<Bytes>(places.first), last = static_cast<Bytes>(places.last);
-  Bytes from = 0, end = 0;
+  const auto least = static_cast<Bytes>(places.first), most = static_cast<Bytes>(places.last);
+  Bytes begin = 0, end = 0;
   if (state.from_groups) {
     const Bytes each = bytes_of(*state.from_groups), size = state.from_groups->size;
-    from = first / size * each;
-    end = (last / size + 1) * each;
+    begin = least / size * each;
+    end = (most / size + 1) * each;
   } else {
     const Bytes bits = facts_of(state.from_element).bits;
     const auto bytes_before = [bits](Bytes elements) {  // whose bits may be more than 64 bits count
       return elements / 8 * bits + elements % 8 * bits / 8;
     };
-    from = bytes_before(first);
-    end = last / 8 * bits + ((last % 8 + 1) * bits + 7) / 8;
+    begin = bytes_before(least);
+    end = most / 8 * bits + ((most % 8 + 1) * bits + 7) / 8;
   }
-  return {from, end - from};
+  return {begin, end - begin};
 }
 
 // What a longer front needs reaches at least as far, so the answer can be searched by halves.

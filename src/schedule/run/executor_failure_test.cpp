@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/event.hpp"
+#include "group/group.hpp"
 #include "schedule/run/test_ranks.hpp"
 
 namespace gantry {
