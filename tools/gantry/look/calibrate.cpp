@@ -12,13 +12,13 @@
 namespace gantry::cli {
 namespace {
 
-struct Wanted {
+struct CalibrateWish {
   bool quick = false;
   bool json = false;
   bool show = false;
 };
 
-Result<CalibrationStatus> measure(Runtime& runtime, const Wanted& wanted,
+Result<CalibrationStatus> measure(Runtime& runtime, const CalibrateWish& wanted,
                                   const Interrupt& interrupt) {
   Progress progress("calibrating");
   const bool shows = !wanted.json || progress.is_drawn();
@@ -37,7 +37,7 @@ std::string as_text(const CalibrationStatus& status) {
   return border.empty() ? text : text + "\n" + border;
 }
 
-Result<void> calibrate(const Wanted& wanted) {
+Result<void> calibrate(const CalibrateWish& wanted) {
   auto interrupt = Interrupt::create();  // before any thread
   if (!interrupt) return tl::unexpected(interrupt.error());
   auto runtime = Runtime::create({{}, "auto", false});  // whatever $GANTRY_ENGINE prefers
@@ -55,7 +55,7 @@ Result<void> calibrate(const Wanted& wanted) {
 }  // namespace
 
 void add_calibrate(const Command& command, int& exit_code) {
-  auto wanted = std::make_shared<Wanted>();
+  auto wanted = std::make_shared<CalibrateWish>();
   const auto quick =
       command->add_flag("--quick", wanted->quick, "In under a second instead of up to 20");
   command->add_flag("--json", wanted->json, "One JSON document instead of tables");
