@@ -25,7 +25,7 @@ Prose, then
 
 | module | public headers | sees | opens | its tests open |
 |---|---|---|---|---|
-| `src/base` | `types.hpp` | | | |
+| `src/base/**` | `types.hpp` | | | |
 | `src/sync/**` | | `base` | `base` | |
 | `src/memory` | `memory.hpp` | `base` | `base` `sync` | |
 | `src/engine` | `engine.hpp` | `base` `memory` | `base` `sync` | |
@@ -257,7 +257,7 @@ TEST_F(Tree, AllowsAnOldNameThatOnlyForwards) {
       "#pragma once  // gantry/old/name.hpp: the old name of gantry/types.hpp.\n";
   add("include/gantry/old/name.hpp", old + "#include <gantry/types.hpp>\n");
   EXPECT_THAT(check(), IsEmpty());
-  add("include/gantry/old/name.hpp", old + "#include <gantry/types.hpp>\nint more();\n");
+  add("include/gantry/old/name.hpp", old + "#include <gantry/types.hpp>\n\nint more();\n");
   EXPECT_THAT(check(), ElementsAre(StartsWith("include/gantry/old/name.hpp: no row")));
 }
 
