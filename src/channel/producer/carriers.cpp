@@ -139,8 +139,8 @@ std::optional<Result<void>> Carriers::try_send_beside(ConstByteSpan payload,
                      SendMode::whole,  copied->engine, copied->cache, plan_of_move(move)};
   core_.counters->message(size);
   const std::uint64_t number = core_.publisher->published();
-  core_.note_copied(copied->engine, started, size, number, 1);
-  core_.note_sent(started, number, size);
+  const std::uint64_t took = core_.note_copied(copied->engine, started, size, number, 1);
+  core_.note_sent(started, number, size, started + took);  // the copy was all of it
   return Result<void>();
 }
 

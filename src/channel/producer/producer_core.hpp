@@ -80,12 +80,13 @@ struct ProducerCore {
       trace.copied(started, took, number, bytes, engine, chunks);
     return took;
   }
-  /// The sender is done with a message, which counts since it was published. `began`: in ticks; 0:
-  /// it is not known.
-  void note_sent(std::uint64_t began, std::uint64_t number, Bytes bytes) noexcept {
+  /// The sender is done with a message, which counts since it was published. `began` and `ended` are
+  /// ticks; `began` is 0 if it is not known, `ended` is 0 for now.
+  void note_sent(std::uint64_t began, std::uint64_t number, Bytes bytes,
+                 std::uint64_t ended = 0) noexcept {
     GANTRY_PROBE(send, name.c_str(), number, bytes);
     if (trace::is_on() && began != 0) [[unlikely]]
-      trace.sent(began, read_ticks(), number, bytes);
+      trace.sent(began, ended != 0 ? ended : read_ticks(), number, bytes);
   }
 
   std::string name;
