@@ -188,7 +188,9 @@ function(gantry_component name)
     target_link_options(${GANTRY_LIBRARY} PRIVATE -Wl,--no-undefined)
   endif()
   if(arg_REGISTERS)
-    target_link_options(${GANTRY_LIBRARY} INTERFACE -Wl,--undefined=gantry_component_${name})
+    # Nothing else may name the library: many compilers drop such a one by themselves.
+    target_link_options(${GANTRY_LIBRARY} INTERFACE -Wl,--no-as-needed
+                                                    -Wl,--undefined=gantry_component_${name})
     set_property(GLOBAL APPEND PROPERTY gantry_registrations
                  -Wl,--undefined=gantry_component_${name})
   endif()

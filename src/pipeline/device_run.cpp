@@ -6,6 +6,11 @@
 #include "pipeline/file_ends.hpp"
 
 namespace gantry {
+namespace {
+
+using Kind = PipelineJob::Argument::Kind;
+
+}  // namespace
 
 Result<RunQueues> RunQueues::open(Device& device, bool is_one) {
   RunQueues queues;
@@ -69,7 +74,6 @@ Result<DeviceBuffer> bring_broadcast(Device& device, DeviceQueue& queue,
 Result<void> launch_kernel(DeviceQueue& queue, const Kernel& kernel, const PipelineJob& job,
                            const Chunk& chunk, std::span<const DeviceBuffer* const> buffers,
                            ChunkSlot::Stage& stage) {
-  using Kind = PipelineJob::Argument::Kind;
   std::vector<KernelArgument> arguments;
   arguments.reserve(buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i) {

@@ -226,8 +226,8 @@ Verdict Policy::weigh_one(std::size_t engine, const Move& move,
   verdict.caller_ns = costs.caller.at(move.bytes);
   if (member.kind == CopyEngine::dsa) {
     if (!is_aligned(move, member.alignment)) verdict.unaligned_ns = kUnalignedNs;
-    if (!move.resident)
-      verdict.pages_ns = kPageNs * static_cast<double>(move.bytes / kSmallestPage + 1);
+    const Bytes pages = move.bytes / kSmallestPage + 1;
+    if (!move.resident) verdict.pages_ns = kPageNs * static_cast<double>(pages);
   }
   verdict.ahead_ns =
       static_cast<double>(situation.ahead[engine]) / costs_[engine][0].queued.bytes_per_ns();
