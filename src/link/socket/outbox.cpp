@@ -34,7 +34,7 @@ void LinkOutbox::add_done(Ticket ticket, LinkStatus status) {
 
 void LinkOutbox::add_transfer(Ticket ticket, const Transfer& transfer, bool is_put,
                               std::optional<LinkRecord> pulled) {
-  unsent_.push_back({ticket, transfer, local_rows(transfer), 0, is_put, std::move(pulled)});
+  unsent_.push_back({ticket, transfer, local_rows(transfer), 0, is_put, pulled});
 }
 
 Result<void> LinkOutbox::add_answer(const LinkRecord& get, const RowCursor& rows,
