@@ -63,16 +63,10 @@ HWY_INLINE void gather_elements(std::byte* to, const std::byte* from, std::size_
 /// Calls `use` with a whole number of that many bytes.
 template <class Use>
 HWY_INLINE void with_bytes(unsigned element_bytes, Use use) {
-  switch (element_bytes) {
-    case 1:
-      return use(std::uint8_t());
-    case 2:
-      return use(std::uint16_t());
-    case 4:
-      return use(std::uint32_t());
-    default:
-      return use(std::uint64_t());
-  }
+  if (element_bytes == 1) return use(std::uint8_t());
+  if (element_bytes == 2) return use(std::uint16_t());
+  if (element_bytes == 4) return use(std::uint32_t());
+  return use(std::uint64_t());
 }
 
 void Gather(std::byte* to, const std::byte* from, std::size_t step, std::size_t count,

@@ -136,16 +136,10 @@ CodeRange range(const PlaneCoding& coding, const std::byte* elements, std::size_
 /// Calls `use` with a code of that many bytes.
 template <class Use>
 HWY_INLINE auto with_code(const PlaneCoding& coding, Use use) {
-  switch (coding.element_bytes) {
-    case 1:
-      return use(std::uint8_t());
-    case 2:
-      return use(std::uint16_t());
-    case 4:
-      return use(std::uint32_t());
-    default:
-      return use(std::uint64_t());
-  }
+  if (coding.element_bytes == 1) return use(std::uint8_t());
+  if (coding.element_bytes == 2) return use(std::uint16_t());
+  if (coding.element_bytes == 4) return use(std::uint32_t());
+  return use(std::uint64_t());
 }
 
 void SplitBytes(const PlaneCoding& coding, std::byte* to, unsigned first, unsigned last,
