@@ -80,8 +80,8 @@ struct ProducerCore {
       trace.copied(started, took, number, bytes, engine, chunks);
     return took;
   }
-  /// The sender is done with a message, which counts since it was published. `began` and `ended` are
-  /// ticks; `began` is 0 if it is not known, `ended` is 0 for now.
+  /// The sender is done with a message, which counts since it was published. `began` and `ended`
+  /// are ticks; `began` is 0 if it is not known, `ended` is 0 for now.
   void note_sent(std::uint64_t began, std::uint64_t number, Bytes bytes,
                  std::uint64_t ended = 0) noexcept {
     GANTRY_PROBE(send, name.c_str(), number, bytes);
