@@ -6,11 +6,6 @@
 #include "pipeline/file_ends.hpp"
 
 namespace gantry {
-namespace {
-
-using Kind = PipelineJob::Argument::Kind;
-
-}  // namespace
 
 Result<RunQueues> RunQueues::open(Device& device, bool is_one) {
   RunQueues queues;
@@ -74,27 +69,28 @@ Result<DeviceBuffer> bring_broadcast(Device& device, DeviceQueue& queue,
 Result<void> launch_kernel(DeviceQueue& queue, const Kernel& kernel, const PipelineJob& job,
                            const Chunk& chunk, std::span<const DeviceBuffer* const> buffers,
                            ChunkSlot::Stage& stage) {
+  using Of = PipelineJob::Argument::Kind;
   std::vector<KernelArgument> arguments;
   arguments.reserve(buffers.size());
   for (std::size_t i = 0; i < buffers.size(); ++i) {
     const PipelineJob::Argument& argument = job.arguments()[i];
     switch (argument.kind) {
-      case Kind::value:
+      case Of::value:
         arguments.push_back(*argument.value);
         break;
-      case Kind::count:
+      case Of::count:
         arguments.emplace_back(chunk.steps);
         break;
-      case Kind::first:
+      case Of::first:
         arguments.emplace_back(chunk.first);
         break;
-      case Kind::reduction:
+      case Of::reduction:
         arguments.push_back(KernelArgument::partials(*buffers[i], argument.step_bytes));
         break;
       default:
         arguments.emplace_back(*buffers[i]);
     }
-    if (argument.kind != Kind::reduction) continue;
+    if (argument.kind != Of::reduction) continue;
     GANTRY_TRY(stage.add(queue.fill(*buffers[i], 0, buffers[i]->size(), argument.initial)));
   }
   return stage.add(queue.launch(kernel, arguments, job.range_for(chunk.steps)));

@@ -13,12 +13,11 @@ namespace {
 // Null: the channel is one of this host.
 Result<const RemoteOpeners*> remote_openers(std::string_view name) {
   if (name.find('@') == name.npos) return nullptr;
-  const auto& remote = components().remote;
-  if (!remote)
+  if (!components().remote)
     return fail(Code::unsupported,
                 fmt::format("channel '{}': this program does not reach other hosts", name),
                 "link it with the component net of Gantry: gantry::net");
-  return &*remote;
+  return &*components().remote;
 }
 
 }  // namespace
