@@ -6,6 +6,7 @@
 
 #include <gantry/bridge.hpp>
 #include <list>
+#include <mutex>
 #include <thread>
 
 #include "base/event.hpp"
@@ -59,8 +60,11 @@ class CutNetwork {
   [[nodiscard]] int cuts() const { return cuts_; }
   /// One bit of the byte behind the next `bytes` that come from the far end arrives changed.
   void change_after(std::int64_t bytes) { until_changed_ = bytes; }
-  /// What has come from the far end, while nothing does.
-  [[nodiscard]] const std::vector<std::byte>& seen() const { return seen_; }
+  /// What has come from the far end so far.
+  [[nodiscard]] std::vector<std::byte> seen() const {
+    const std::lock_guard lock(seen_mutex_);
+    return seen_;
+  }
   void see() { sees_ = true; }
   [[nodiscard]] int changes() const { return changes_; }
   /// New connections are closed at once.
@@ -119,7 +123,10 @@ class CutNetwork {
 
   void look_at(ByteSpan bytes) {
     passed_ += bytes.size();
-    if (sees_) seen_.insert(seen_.end(), bytes.begin(), bytes.end());
+    if (sees_) {
+      const std::lock_guard lock(seen_mutex_);
+      seen_.insert(seen_.end(), bytes.begin(), bytes.end());
+    }
     const std::int64_t at = until_changed_;
     const auto size = static_cast<std::int64_t>(bytes.size());
     if (at >= 0 && at < size) {
@@ -160,6 +167,7 @@ class CutNetwork {
   std::atomic<int> cuts_ = 0;
   std::atomic<std::uint64_t> passed_ = 0;
   std::atomic<bool> sees_ = false;
+  mutable std::mutex seen_mutex_;
   std::vector<std::byte> seen_;
   std::atomic<std::int64_t> until_changed_ = -1;
   std::atomic<int> changes_ = 0;
