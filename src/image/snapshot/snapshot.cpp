@@ -137,6 +137,7 @@ class FaultWatch {
     const std::lock_guard lock(mutex_);
     return !stops_ && (records_ || (loader_ != nullptr && !loader_->is_whole()));
   }
+
   FaultSource faults_;
   Fd wake_;
   Fd both_;  // an epoll of them: poll() wants a limit of two open files at least
