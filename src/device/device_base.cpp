@@ -51,7 +51,7 @@ Result<DeviceBuffer> DeviceBase::make_view(ByteSpan memory, KeepAlive keep) {
 Result<std::unique_ptr<DeviceQueue>> DeviceBase::open_queue(QueueRole role) {
   return if_here([&]() -> Result<std::unique_ptr<DeviceQueue>> {
     GANTRY_ASSIGN(auto executor, make_executor());
-    return OrderedQueue::open(core_, role, std::move(executor));
+    return open_ordered_queue(core_, role, std::move(executor));
   });
 }
 

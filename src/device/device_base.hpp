@@ -2,7 +2,7 @@
 
 #include "base/result.hpp"
 #include "device/device_memory.hpp"
-#include "device/ordered_queue.hpp"
+#include "device/operation.hpp"
 
 namespace gantry {
 

@@ -199,4 +199,9 @@ class QueueCore : public std::enable_shared_from_this<QueueCore> {
   trace::RoamingTrace trace_;
 };
 
+/// The queue of devices whose executors keep this contract; a thread of its own keeps its order.
+/// Errors: `device_lost`, `system` when no thread can be started.
+[[nodiscard]] Result<std::unique_ptr<DeviceQueue>> open_ordered_queue(
+    const std::shared_ptr<DeviceCore>& device, QueueRole role, std::unique_ptr<Executor> executor);
+
 }  // namespace gantry

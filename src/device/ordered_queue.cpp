@@ -1,11 +1,11 @@
-#include "device/ordered_queue.hpp"
-
 #include <algorithm>
 #include <optional>
+#include <thread>
 
 #include "base/os/disown.hpp"
 #include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
+#include "device/operation.hpp"
 
 namespace gantry {
 namespace {
@@ -79,9 +79,217 @@ void set_rows(Operation& operation, const CopyRows& rows) noexcept {
   operation.from_stride = rows.from_stride;
 }
 
+/// The queue of devices whose executors keep the contract of device/operation.hpp.
+class OrderedQueue final : public DeviceQueue {
+ public:
+  OrderedQueue(std::shared_ptr<QueueCore> core, QueueRole role) noexcept
+      : core_(std::move(core)), role_(role) {}
+  [[nodiscard]] Result<void> start() {
+    GANTRY_ASSIGN(thread_, start_thread(fmt::format("a queue's thread of {}", core_->device().name),
+                                        [core = core_] { core->run(); }));
+    return {};
+  }
+  ~OrderedQueue() override {
+    if (!core_->device().is_here()) {  // the thread did not come along with fork(), nor its lock
+      disown(core_);
+      disown(std::move(thread_));
+      return;
+    }
+    const bool is_idle = core_->close();
+    if (!thread_.joinable()) return;
+    if (is_idle)
+      thread_.join();
+    else
+      thread_.detach();  // held up by an abandoned device; it holds what it needs
+  }
+
+  [[nodiscard]] QueueRole role() const noexcept override { return role_; }
+  [[nodiscard]] Result<DeviceEvent> copy_in(const DeviceBuffer& to, Bytes offset,
+                                            ConstByteSpan from, KeepAlive keep) override {
+    return copy_in_rows(to, offset, from, one_row(from.size()), std::move(keep));
+  }
+  [[nodiscard]] Result<DeviceEvent> copy_out(const DeviceBuffer& from, Bytes offset, ByteSpan to,
+                                             KeepAlive keep) override {
+    return copy_out_rows(from, offset, to, one_row(to.size()), std::move(keep));
+  }
+  [[nodiscard]] Result<DeviceEvent> copy(const DeviceBuffer& to, Bytes to_offset,
+                                         const DeviceBuffer& from, Bytes from_offset,
+                                         Bytes size) override {
+    return copy_rows(to, to_offset, from, from_offset, one_row(size));
+  }
+  [[nodiscard]] Result<DeviceEvent> copy_in_rows(const DeviceBuffer& to, Bytes offset,
+                                                 ConstByteSpan from, const CopyRows& rows,
+                                                 KeepAlive keep) override {
+    return guarded([&]() -> Result<DeviceEvent> {
+      const std::string what = core_->device().name + ": copy-in";
+      GANTRY_ASSIGN(const RowExtents extents, check_rows(what, rows));
+      GANTRY_TRY(check_buffer("copy-in", to, offset, extents.to));
+      GANTRY_TRY(check_host(what, from.data(), from.size(), extents.from));
+      auto operation = std::make_shared<Operation>();
+      operation->kind = Operation::Kind::copy_in;
+      operation->to = to.state();
+      operation->to_offset = offset;
+      operation->host_from = from.data();
+      operation->keep = std::move(keep);
+      set_rows(*operation, rows);
+      return core_->submit(std::move(operation));
+    });
+  }
+
+  [[nodiscard]] Result<DeviceEvent> copy_out_rows(const DeviceBuffer& from, Bytes offset,
+                                                  ByteSpan to, const CopyRows& rows,
+                                                  KeepAlive keep) override {
+    return guarded([&]() -> Result<DeviceEvent> {
+      const std::string what = core_->device().name + ": copy-out";
+      GANTRY_ASSIGN(const RowExtents extents, check_rows(what, rows));
+      GANTRY_TRY(check_buffer("copy-out", from, offset, extents.from));
+      GANTRY_TRY(check_host(what, to.data(), to.size(), extents.to));
+      auto operation = std::make_shared<Operation>();
+      operation->kind = Operation::Kind::copy_out;
+      operation->from = from.state();
+      operation->from_offset = offset;
+      operation->host_to = to.data();
+      operation->keep = std::move(keep);
+      set_rows(*operation, rows);
+      return core_->submit(std::move(operation));
+    });
+  }
+
+  [[nodiscard]] Result<DeviceEvent> copy_rows(const DeviceBuffer& to, Bytes to_offset,
+                                              const DeviceBuffer& from, Bytes from_offset,
+                                              const CopyRows& rows) override {
+    return guarded([&]() -> Result<DeviceEvent> {
+      const std::string what = core_->device().name + ": copy";
+      GANTRY_ASSIGN(const RowExtents extents, check_rows(what, rows));
+      GANTRY_TRY(check_buffer("copy", to, to_offset, extents.to));
+      GANTRY_TRY(check_buffer("copy", from, from_offset, extents.from));
+      const bool is_within = to.state() == from.state() && !rows.is_empty();
+      if (is_within && rows.rows > 1 && rows.to_stride != rows.from_stride)
+        return fail(Code::invalid_argument,
+                    fmt::format("{} of rows of the same buffer, {} apart to {} apart", what,
+                                rows.from_stride, rows.to_stride),
+                    "within a buffer both strides are the same");
+      const bool is_range = rows.rows == 1 && rows.to_stride == rows.row_bytes;
+      if (is_within && overlap(to_offset, from_offset, rows.to_stride, rows))
+        return fail(
+            Code::invalid_argument,
+            fmt::format("{} of {}{} bytes from offset {} to offset {} of the same buffer: "
+                        "the {} overlap",
+                        what, is_range ? "" : fmt::format("{} rows of ", rows.rows), rows.row_bytes,
+                        from_offset, to_offset, is_range ? "ranges" : "rows"));
+      auto operation = std::make_shared<Operation>();
+      operation->kind = Operation::Kind::copy;
+      operation->to = to.state();
+      operation->to_offset = to_offset;
+      operation->from = from.state();
+      operation->from_offset = from_offset;
+      set_rows(*operation, rows);
+      return core_->submit(std::move(operation));
+    });
+  }
+
+  [[nodiscard]] Result<DeviceEvent> fill(const DeviceBuffer& to, Bytes offset, Bytes size,
+                                         std::byte value) override {
+    return guarded([&]() -> Result<DeviceEvent> {
+      GANTRY_TRY(check_buffer("fill", to, offset, size));
+      auto operation = std::make_shared<Operation>();
+      operation->kind = Operation::Kind::fill;
+      operation->to = to.state();
+      operation->to_offset = offset;
+      operation->size = size;
+      operation->value = value;
+      return core_->submit(std::move(operation));
+    });
+  }
+
+  [[nodiscard]] Result<DeviceEvent> launch(const Kernel& kernel,
+                                           std::span<const KernelArgument> arguments,
+                                           const LaunchRange& range) override {
+    return guarded([&]() -> Result<DeviceEvent> {
+      GANTRY_TRY(check_launch(kernel, arguments));
+      auto operation = std::make_shared<Operation>();
+      operation->kind = Operation::Kind::launch;
+      operation->kernel = kernel.state();
+      operation->arguments.assign(arguments.begin(), arguments.end());
+      operation->range = range;
+      return core_->submit(std::move(operation));
+    });
+  }
+
+  using DeviceQueue::launch;
+  [[nodiscard]] Result<DeviceEvent> record() override {
+    return guarded([&] { return core_->submit(std::make_shared<Operation>()); });
+  }
+  [[nodiscard]] Result<void> wait_for(const DeviceEvent& event) override {
+    if (!event) return {};
+    return guarded([&]() -> Result<void> {
+      if (event.state()->device() != &core_->device())
+        return fail(Code::invalid_argument,
+                    fmt::format("{}: wait_for: an event of another device", core_->device().name));
+      return core_->wait_for(event.state());
+    });
+  }
+
+  [[nodiscard]] Result<void> drain(Deadline deadline) override {
+    return guarded([&] { return core_->drain(deadline); });
+  }
+  void cancel() noexcept override { core_->cancel(); }
+
+ private:
+  [[nodiscard]] Result<void> check_buffer(std::string_view what, const DeviceBuffer& buffer,
+                                          Bytes offset, Bytes size) const {
+    const DeviceCore& device = core_->device();
+    if (!buffer)
+      return fail(Code::invalid_argument,
+                  fmt::format("{}: {}: the buffer is an empty handle", device.name, what));
+    if (buffer.state()->device != &device)
+      return fail(Code::invalid_argument,
+                  fmt::format("{}: {}: the buffer is another device's", device.name, what));
+    if (offset <= buffer.size() && size <= buffer.size() - offset) return {};
+    return fail(Code::invalid_argument,
+                fmt::format("{}: {}: {} bytes from offset {} on do not lie in a buffer of {} bytes",
+                            device.name, what, size, offset, buffer.size()));
+  }
+
+  [[nodiscard]] Result<void> check_launch(const Kernel& kernel,
+                                          std::span<const KernelArgument> arguments) const {
+    const DeviceCore& device = core_->device();
+    if (!kernel)
+      return fail(Code::invalid_argument,
+                  fmt::format("{}: launch: the kernel is an empty handle", device.name));
+    if (kernel.state()->device != &device)
+      return fail(Code::invalid_argument,
+                  fmt::format("{}: launch of '{}': the kernel is another device's", device.name,
+                              kernel.name()));
+    std::size_t index = 0;
+    for (const KernelArgument& argument : arguments) {
+      if (argument.is_buffer() &&
+          (argument.buffer() == nullptr || argument.buffer()->device != &device))
+        return fail(
+            Code::invalid_argument,
+            fmt::format("{}: launch of '{}': argument {} is {}", device.name, kernel.name(), index,
+                        argument.buffer() == nullptr ? "an empty buffer handle"
+                                                     : "a buffer of another device"));
+      if (argument.is_buffer() && argument.partial_bytes() > argument.buffer()->size)
+        return fail(
+            Code::invalid_argument,
+            fmt::format("{}: launch of '{}': argument {}: a partial result of {} bytes in a "
+                        "buffer of {}",
+                        device.name, kernel.name(), index, argument.partial_bytes(),
+                        argument.buffer()->size));
+      ++index;
+    }
+    return {};
+  }
+
+  const std::shared_ptr<QueueCore> core_;
+  const QueueRole role_;
+  std::thread thread_;
+};
+
 }  // namespace
 
-Result<std::unique_ptr<DeviceQueue>> OrderedQueue::open(const std::shared_ptr<DeviceCore>& device,
+Result<std::unique_ptr<DeviceQueue>> open_ordered_queue(const std::shared_ptr<DeviceCore>& device,
                                                         QueueRole role,
                                                         std::unique_ptr<Executor> executor) {
   return guarded([&]() -> Result<std::unique_ptr<DeviceQueue>> {
@@ -89,138 +297,9 @@ Result<std::unique_ptr<DeviceQueue>> OrderedQueue::open(const std::shared_ptr<De
     auto core = std::make_shared<QueueCore>(device, role, std::move(executor));
     auto queue = std::make_unique<OrderedQueue>(core, role);
     core->open();
-    GANTRY_ASSIGN(queue->thread_, start_thread(fmt::format("a queue's thread of {}", device->name),
-                                               [core] { core->run(); }));
+    GANTRY_TRY(queue->start());
     return queue;
   });
-}
-
-OrderedQueue::~OrderedQueue() {
-  if (!core_->device().is_here()) {  // the thread did not come along with fork(), nor its lock
-    disown(core_);
-    disown(std::move(thread_));
-    return;
-  }
-  const bool is_idle = core_->close();
-  if (!thread_.joinable()) return;
-  if (is_idle)
-    thread_.join();
-  else
-    thread_.detach();  // held up by an abandoned device; it holds what it needs
-}
-
-// ---- checks --------------------------------------------------------------------------------
-
-Result<void> OrderedQueue::check_buffer(std::string_view what, const DeviceBuffer& buffer,
-                                        Bytes offset, Bytes size) const {
-  const DeviceCore& device = core_->device();
-  if (!buffer)
-    return fail(Code::invalid_argument,
-                fmt::format("{}: {}: the buffer is an empty handle", device.name, what));
-  if (buffer.state()->device != &device)
-    return fail(Code::invalid_argument,
-                fmt::format("{}: {}: the buffer is another device's", device.name, what));
-  if (offset <= buffer.size() && size <= buffer.size() - offset) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("{}: {}: {} bytes from offset {} on do not lie in a buffer of {} bytes",
-                          device.name, what, size, offset, buffer.size()));
-}
-
-Result<void> OrderedQueue::check_launch(const Kernel& kernel,
-                                        std::span<const KernelArgument> arguments) const {
-  const DeviceCore& device = core_->device();
-  if (!kernel)
-    return fail(Code::invalid_argument,
-                fmt::format("{}: launch: the kernel is an empty handle", device.name));
-  if (kernel.state()->device != &device)
-    return fail(Code::invalid_argument,
-                fmt::format("{}: launch of '{}': the kernel is another device's", device.name,
-                            kernel.name()));
-  std::size_t index = 0;
-  for (const KernelArgument& argument : arguments) {
-    if (argument.is_buffer() &&
-        (argument.buffer() == nullptr || argument.buffer()->device != &device))
-      return fail(
-          Code::invalid_argument,
-          fmt::format("{}: launch of '{}': argument {} is {}", device.name, kernel.name(), index,
-                      argument.buffer() == nullptr ? "an empty buffer handle"
-                                                   : "a buffer of another device"));
-    if (argument.is_buffer() && argument.partial_bytes() > argument.buffer()->size)
-      return fail(Code::invalid_argument,
-                  fmt::format("{}: launch of '{}': argument {}: a partial result of {} bytes in a "
-                              "buffer of {}",
-                              device.name, kernel.name(), index, argument.partial_bytes(),
-                              argument.buffer()->size));
-    ++index;
-  }
-  return {};
-}
-
-// ---- operations ----------------------------------------------------------------------------
-
-Result<DeviceEvent> OrderedQueue::copy_in(const DeviceBuffer& to, Bytes offset, ConstByteSpan from,
-                                          KeepAlive keep) {
-  return copy_in_rows(to, offset, from, one_row(from.size()), std::move(keep));
-}
-
-Result<DeviceEvent> OrderedQueue::copy_out(const DeviceBuffer& from, Bytes offset, ByteSpan to,
-                                           KeepAlive keep) {
-  return copy_out_rows(from, offset, to, one_row(to.size()), std::move(keep));
-}
-
-Result<DeviceEvent> OrderedQueue::copy(const DeviceBuffer& to, Bytes to_offset,
-                                       const DeviceBuffer& from, Bytes from_offset, Bytes size) {
-  return copy_rows(to, to_offset, from, from_offset, one_row(size));
-}
-
-Result<DeviceEvent> OrderedQueue::fill(const DeviceBuffer& to, Bytes offset, Bytes size,
-                                       std::byte value) {
-  return guarded([&]() -> Result<DeviceEvent> {
-    GANTRY_TRY(check_buffer("fill", to, offset, size));
-    auto operation = std::make_shared<Operation>();
-    operation->kind = Operation::Kind::fill;
-    operation->to = to.state();
-    operation->to_offset = offset;
-    operation->size = size;
-    operation->value = value;
-    return core_->submit(std::move(operation));
-  });
-}
-
-Result<DeviceEvent> OrderedQueue::launch(const Kernel& kernel,
-                                         std::span<const KernelArgument> arguments,
-                                         const LaunchRange& range) {
-  return guarded([&]() -> Result<DeviceEvent> {
-    GANTRY_TRY(check_launch(kernel, arguments));
-    auto operation = std::make_shared<Operation>();
-    operation->kind = Operation::Kind::launch;
-    operation->kernel = kernel.state();
-    operation->arguments.assign(arguments.begin(), arguments.end());
-    operation->range = range;
-    return core_->submit(std::move(operation));
-  });
-}
-
-Result<DeviceEvent> OrderedQueue::record() {
-  return guarded([&] { return core_->submit(std::make_shared<Operation>()); });
-}
-
-Result<void> OrderedQueue::wait_for(const DeviceEvent& event) {
-  if (!event) return {};
-  return guarded([&]() -> Result<void> {
-    if (event.state()->device() != &core_->device())
-      return fail(Code::invalid_argument,
-                  fmt::format("{}: wait_for: an event of another device", core_->device().name));
-    return core_->wait_for(event.state());
-  });
-}
-
-Result<void> OrderedQueue::drain(Deadline deadline) {
-  return guarded([&] { return core_->drain(deadline); });
-}
-
-void OrderedQueue::cancel() noexcept {
-  core_->cancel();
 }
 
 // ---- any queue -------------------------------------------------------------------------------
@@ -250,78 +329,6 @@ Result<DeviceEvent> DeviceQueue::copy_rows(const DeviceBuffer& to, Bytes to_offs
   GANTRY_TRY(check_rows("copy", rows));
   return row_by_row(*this, rows, [&](Bytes to_row, Bytes from_row) {
     return copy(to, to_offset + to_row, from, from_offset + from_row, rows.row_bytes);
-  });
-}
-
-// ---- an OrderedQueue -------------------------------------------------------------------------
-
-Result<DeviceEvent> OrderedQueue::copy_in_rows(const DeviceBuffer& to, Bytes offset,
-                                               ConstByteSpan from, const CopyRows& rows,
-                                               KeepAlive keep) {
-  return guarded([&]() -> Result<DeviceEvent> {
-    const std::string what = core_->device().name + ": copy-in";
-    GANTRY_ASSIGN(const RowExtents extents, check_rows(what, rows));
-    GANTRY_TRY(check_buffer("copy-in", to, offset, extents.to));
-    GANTRY_TRY(check_host(what, from.data(), from.size(), extents.from));
-    auto operation = std::make_shared<Operation>();
-    operation->kind = Operation::Kind::copy_in;
-    operation->to = to.state();
-    operation->to_offset = offset;
-    operation->host_from = from.data();
-    operation->keep = std::move(keep);
-    set_rows(*operation, rows);
-    return core_->submit(std::move(operation));
-  });
-}
-
-Result<DeviceEvent> OrderedQueue::copy_out_rows(const DeviceBuffer& from, Bytes offset, ByteSpan to,
-                                                const CopyRows& rows, KeepAlive keep) {
-  return guarded([&]() -> Result<DeviceEvent> {
-    const std::string what = core_->device().name + ": copy-out";
-    GANTRY_ASSIGN(const RowExtents extents, check_rows(what, rows));
-    GANTRY_TRY(check_buffer("copy-out", from, offset, extents.from));
-    GANTRY_TRY(check_host(what, to.data(), to.size(), extents.to));
-    auto operation = std::make_shared<Operation>();
-    operation->kind = Operation::Kind::copy_out;
-    operation->from = from.state();
-    operation->from_offset = offset;
-    operation->host_to = to.data();
-    operation->keep = std::move(keep);
-    set_rows(*operation, rows);
-    return core_->submit(std::move(operation));
-  });
-}
-
-Result<DeviceEvent> OrderedQueue::copy_rows(const DeviceBuffer& to, Bytes to_offset,
-                                            const DeviceBuffer& from, Bytes from_offset,
-                                            const CopyRows& rows) {
-  return guarded([&]() -> Result<DeviceEvent> {
-    const std::string what = core_->device().name + ": copy";
-    GANTRY_ASSIGN(const RowExtents extents, check_rows(what, rows));
-    GANTRY_TRY(check_buffer("copy", to, to_offset, extents.to));
-    GANTRY_TRY(check_buffer("copy", from, from_offset, extents.from));
-    const bool is_within = to.state() == from.state() && !rows.is_empty();
-    if (is_within && rows.rows > 1 && rows.to_stride != rows.from_stride)
-      return fail(Code::invalid_argument,
-                  fmt::format("{} of rows of the same buffer, {} apart to {} apart", what,
-                              rows.from_stride, rows.to_stride),
-                  "within a buffer both strides are the same");
-    const bool is_range = rows.rows == 1 && rows.to_stride == rows.row_bytes;
-    if (is_within && overlap(to_offset, from_offset, rows.to_stride, rows))
-      return fail(
-          Code::invalid_argument,
-          fmt::format("{} of {}{} bytes from offset {} to offset {} of the same buffer: "
-                      "the {} overlap",
-                      what, is_range ? "" : fmt::format("{} rows of ", rows.rows), rows.row_bytes,
-                      from_offset, to_offset, is_range ? "ranges" : "rows"));
-    auto operation = std::make_shared<Operation>();
-    operation->kind = Operation::Kind::copy;
-    operation->to = to.state();
-    operation->to_offset = to_offset;
-    operation->from = from.state();
-    operation->from_offset = from_offset;
-    set_rows(*operation, rows);
-    return core_->submit(std::move(operation));
   });
 }
 

@@ -43,100 +43,93 @@ struct GANTRY_LOCAL Image::State {
   std::optional<std::size_t> kept_chunk;
 
   /// `what` is what the bytes are of.
-  Result<void> read_at(Bytes offset, ByteSpan into, const std::string& what) const;
-  Result<void> read_tables();
-  Result<void> read_chunk(std::size_t index, ByteSpan raw);
-  Result<ConstByteSpan> keep_chunk(std::size_t index);
-  Result<void> check_nothing(Bytes from, Bytes to) const;
-  Result<void> verify();
-};
+  Result<void> read_at(Bytes offset, ByteSpan into, const std::string& what) const {
+    while (!into.empty()) {
+      const ssize_t got = ::pread(file.get(), into.data(), into.size(), static_cast<off_t>(offset));
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) return fail_errno(fmt::format("{}: byte {}", what, offset));
+      if (got == 0)
+        return fail(Code::invalid_argument,
+                    fmt::format("{}: the file ends at {}: it was cut off meanwhile", what, offset));
+      offset += static_cast<Bytes>(got);
+      into = into.subspan(static_cast<Bytes>(got));
+    }
+    return {};
+  }
 
-Result<void> Image::State::read_at(Bytes offset, ByteSpan into, const std::string& what) const {
-  while (!into.empty()) {
-    const ssize_t got = ::pread(file.get(), into.data(), into.size(), static_cast<off_t>(offset));
-    if (got < 0 && errno == EINTR) continue;
-    if (got < 0) return fail_errno(fmt::format("{}: byte {}", what, offset));
-    if (got == 0)
+  Result<void> read_tables() {
+    GANTRY_ASSIGN(const Bytes file_bytes, size_of(file, path));
+    if (file_bytes < sizeof(image::Superblock))
       return fail(Code::invalid_argument,
-                  fmt::format("{}: the file ends at {}: it was cut off meanwhile", what, offset));
-    offset += static_cast<Bytes>(got);
-    into = into.subspan(static_cast<Bytes>(got));
+                  fmt::format("{}: it is no image: it has {} bytes, an image {} at least", path,
+                              file_bytes, sizeof(image::Superblock)),
+                  "gantry pack makes one");
+    std::vector<std::byte> bytes(sizeof(image::Superblock));
+    GANTRY_TRY(read_at(0, bytes, path));
+    GANTRY_ASSIGN(block, image::parse_superblock(path, bytes, file_bytes));
+    digest.bytes = block.digest;
+    const image::TableSizes sizes(block);
+    bytes.resize(sizes.all);
+    GANTRY_TRY(read_at(kImageBorder, bytes, path));
+    GANTRY_ASSIGN(tables, image::parse_tables(path, block, bytes));
+    bytes.resize(sizes.content);
+    content = std::move(bytes);
+    by_name.reserve(tables.tensors.size());
+    for (std::size_t i = 0; i < tables.tensors.size(); ++i) by_name[tables.tensors[i].name] = i;
+    return {};
   }
-  return {};
-}
 
-Result<void> Image::State::read_tables() {
-  GANTRY_ASSIGN(const Bytes file_bytes, size_of(file, path));
-  if (file_bytes < sizeof(image::Superblock))
+  Result<void> read_chunk(std::size_t index, ByteSpan raw) {
+    const ImageChunk& chunk = tables.chunks[index];
+    ByteSpan from = raw;
+    if (chunk.coding.codec != Codec::none) {
+      stored.resize(std::max<Bytes>(stored.size(), chunk.stored_bytes));
+      from = ByteSpan(stored).first(chunk.stored_bytes);
+    }
+    GANTRY_TRY(read_at(chunk.offset, from, image::chunk_place(path, index, chunk.offset)));
+    return image::unpack_chunk(decoder, path, index, chunk, from, raw);
+  }
+
+  Result<ConstByteSpan> keep_chunk(std::size_t index) {
+    const Bytes bytes = tables.chunks[index].raw_bytes;
+    if (kept_chunk != index) {
+      kept_chunk.reset();
+      kept.resize(std::max(kept.size(), bytes));
+      GANTRY_TRY(read_chunk(index, ByteSpan(kept).first(bytes)));
+      kept_chunk = index;
+    }
+    return ConstByteSpan(kept).first(bytes);
+  }
+
+  // Between what is stored.
+  Result<void> check_nothing(Bytes from, Bytes to) const {
+    std::array<std::byte, kImageBorder> bytes{};
+    const ByteSpan gap = ByteSpan(bytes).first(to - from);
+    GANTRY_TRY(read_at(from, gap, path));
+    const auto something = std::ranges::find_if(gap, [](std::byte b) { return b != std::byte{0}; });
+    if (something == gap.end()) return {};
     return fail(Code::invalid_argument,
-                fmt::format("{}: it is no image: it has {} bytes, an image {} at least", path,
-                            file_bytes, sizeof(image::Superblock)),
-                "gantry pack makes one");
-  std::vector<std::byte> bytes(sizeof(image::Superblock));
-  GANTRY_TRY(read_at(0, bytes, path));
-  GANTRY_ASSIGN(block, image::parse_superblock(path, bytes, file_bytes));
-  digest.bytes = block.digest;
-  const image::TableSizes sizes(block);
-  bytes.resize(sizes.all);
-  GANTRY_TRY(read_at(kImageBorder, bytes, path));
-  GANTRY_ASSIGN(tables, image::parse_tables(path, block, bytes));
-  bytes.resize(sizes.content);
-  content = std::move(bytes);
-  by_name.reserve(tables.tensors.size());
-  for (std::size_t i = 0; i < tables.tensors.size(); ++i) by_name[tables.tensors[i].name] = i;
-  return {};
-}
-
-Result<void> Image::State::read_chunk(std::size_t index, ByteSpan raw) {
-  const ImageChunk& chunk = tables.chunks[index];
-  ByteSpan from = raw;
-  if (chunk.coding.codec != Codec::none) {
-    stored.resize(std::max<Bytes>(stored.size(), chunk.stored_bytes));
-    from = ByteSpan(stored).first(chunk.stored_bytes);
+                fmt::format("{}: byte {} is not 0, where nothing is stored", path,
+                            from + static_cast<Bytes>(something - gap.begin())),
+                "copy it again from where it came, or pack it anew");
   }
-  GANTRY_TRY(read_at(chunk.offset, from, image::chunk_place(path, index, chunk.offset)));
-  return image::unpack_chunk(decoder, path, index, chunk, from, raw);
-}
 
-Result<ConstByteSpan> Image::State::keep_chunk(std::size_t index) {
-  const Bytes bytes = tables.chunks[index].raw_bytes;
-  if (kept_chunk != index) {
-    kept_chunk.reset();
-    kept.resize(std::max(kept.size(), bytes));
-    GANTRY_TRY(read_chunk(index, ByteSpan(kept).first(bytes)));
-    kept_chunk = index;
+  Result<void> verify() {
+    image::ContentHash hash;
+    Bytes end = kImageBorder + image::TableSizes(block).all;
+    for (std::size_t i = 0; i < tables.chunks.size(); ++i) {
+      GANTRY_TRY(check_nothing(end, tables.chunks[i].offset));
+      GANTRY_ASSIGN(const ConstByteSpan raw, keep_chunk(i));
+      hash.add(raw);
+      end = tables.chunks[i].offset + tables.chunks[i].stored_bytes;
+    }
+    GANTRY_TRY(check_nothing(end, block.file_bytes));
+    const ImageDigest found = hash.finish(content);
+    if (found == digest) return {};
+    return fail(Code::invalid_argument, fmt::format("{}: its content's digest is {}, not {}", path,
+                                                    found.text(), digest.text()));
   }
-  return ConstByteSpan(kept).first(bytes);
-}
-
-// Between what is stored.
-Result<void> Image::State::check_nothing(Bytes from, Bytes to) const {
-  std::array<std::byte, kImageBorder> bytes{};
-  const ByteSpan gap = ByteSpan(bytes).first(to - from);
-  GANTRY_TRY(read_at(from, gap, path));
-  const auto something = std::ranges::find_if(gap, [](std::byte b) { return b != std::byte{0}; });
-  if (something == gap.end()) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("{}: byte {} is not 0, where nothing is stored", path,
-                          from + static_cast<Bytes>(something - gap.begin())),
-              "copy it again from where it came, or pack it anew");
-}
-
-Result<void> Image::State::verify() {
-  image::ContentHash hash;
-  Bytes end = kImageBorder + image::TableSizes(block).all;
-  for (std::size_t i = 0; i < tables.chunks.size(); ++i) {
-    GANTRY_TRY(check_nothing(end, tables.chunks[i].offset));
-    GANTRY_ASSIGN(const ConstByteSpan raw, keep_chunk(i));
-    hash.add(raw);
-    end = tables.chunks[i].offset + tables.chunks[i].stored_bytes;
-  }
-  GANTRY_TRY(check_nothing(end, block.file_bytes));
-  const ImageDigest found = hash.finish(content);
-  if (found == digest) return {};
-  return fail(Code::invalid_argument, fmt::format("{}: its content's digest is {}, not {}", path,
-                                                  found.text(), digest.text()));
-}
+};
 
 Image::Image(std::unique_ptr<State> state) noexcept : state_(std::move(state)) {}
 Image::Image(Image&&) noexcept = default;

@@ -6,7 +6,7 @@
 
 #include "base/assert.hpp"
 #include "base/crc32c.hpp"
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "engine/codec/codec.hpp"
 #include "image/digest.hpp"
 #include "image/new_file.hpp"
@@ -26,7 +26,25 @@ constexpr Bytes worth(Bytes raw) noexcept {
 class ChunkPacker {
  public:
   /// Errors: those of codec::make_codec().
-  [[nodiscard]] static Result<ChunkPacker> make(const ImageOptions& options);
+  [[nodiscard]] static Result<ChunkPacker> make(const ImageOptions& options) {
+    ChunkPacker packer;
+    packer.frame_bytes_ = options.frame_bytes;
+    packer.planes_ = options.planes || !options.codec;
+    if (!std::has_single_bit(options.frame_bytes) || options.frame_bytes < kLeastFrameBytes ||
+        options.frame_bytes > kMostFrameBytes)
+      return fail(Code::invalid_argument, fmt::format("frames of {} bytes", options.frame_bytes),
+                  "choose a power of two from 64 KiB to 512 KiB");
+    if (options.codec == Codec::none) return packer;
+    if (options.codec) {
+      GANTRY_ASSIGN(auto one, codec::Encoder::make(*options.codec, options.level));
+      packer.encoders_.push_back(std::move(one));
+      return packer;
+    }
+    for (const Codec codec : {Codec::lz4, Codec::zstd})
+      if (auto one = codec::Encoder::make(codec, codec == Codec::zstd ? 1 : 0))
+        packer.encoders_.push_back(std::move(*one));
+    return packer;
+  }
 
   /// A chunk as it is stored. Valid until the next call, and as long as `raw`.
   struct Packed {
@@ -34,7 +52,21 @@ class ChunkPacker {
     ConstByteSpan bytes;
   };
   /// `number_bytes`: of most of its numbers.
-  [[nodiscard]] Packed pack(ConstByteSpan raw, unsigned number_bytes);
+  [[nodiscard]] Packed pack(ConstByteSpan raw, unsigned number_bytes) {
+    GANTRY_DEBUG_ASSERT(!raw.empty());
+    GANTRY_DEBUG_ASSERT(raw.size() <= kImageChunkBytes);
+    const bool has_planes = planes_ && (number_bytes == 2 || number_bytes == 4);
+    const auto plane_bytes = static_cast<std::uint8_t>(has_planes ? number_bytes : 1);
+    packed_.resize(kImageChunkBytes);
+    Way way;
+    if (encoders_.size() == 1) way = {encoders_.data(), plane_bytes};
+    if (encoders_.size() > 1) way = choose(raw, plane_bytes);
+    if (way.encoder == nullptr) return {{}, raw};
+    const auto bytes =
+        way.encoder->encode(coding_of(way), raw, ByteSpan(packed_).first(worth(raw.size())));
+    if (!bytes) return {{}, raw};
+    return {coding_of(way), ConstByteSpan(packed_).first(*bytes)};
+  }
 
  private:
   struct Way {
@@ -45,8 +77,32 @@ class ChunkPacker {
   [[nodiscard]] Coding coding_of(Way way) const {
     return {way.encoder->codec(), way.plane_bytes, frame_bytes_};
   }
-  [[nodiscard]] Way choose(ConstByteSpan raw, std::uint8_t plane_bytes);
-  [[nodiscard]] std::optional<Bytes> sample_bytes(Way way, ConstByteSpan raw);
+  // In the order of preference: who comes later must be smaller by 5 %.
+  [[nodiscard]] Way choose(ConstByteSpan raw, std::uint8_t plane_bytes) {
+    Way best;
+    Bytes least = 0;
+    for (codec::Encoder& encoder : encoders_)
+      for (const bool split : {false, true}) {
+        if (split && plane_bytes == 1) continue;
+        const Way way{&encoder, split ? plane_bytes : std::uint8_t{1}};
+        const auto bytes = sample_bytes(way, raw);
+        if (!bytes || (best.encoder != nullptr && *bytes * 20 > least * 19)) continue;
+        best = way;
+        least = *bytes;
+      }
+    return best;
+  }
+
+  // Some bytes of each part: a chunk may hold tensors that differ.
+  [[nodiscard]] std::optional<Bytes> sample_bytes(Way way, ConstByteSpan raw) {
+    sample_.clear();
+    for (Bytes at = 0; at < raw.size(); at += kMostFrameBytes) {
+      const ConstByteSpan piece = raw.subspan(at, std::min(kSampledBytes, raw.size() - at));
+      sample_.insert(sample_.end(), piece.begin(), piece.end());
+    }
+    return way.encoder->encode(coding_of(way), sample_,
+                               ByteSpan(packed_).first(worth(sample_.size())));
+  }
 
   std::vector<codec::Encoder> encoders_;  // none: stored as they are; two: whichever is better
   bool planes_ = false;
@@ -54,69 +110,6 @@ class ChunkPacker {
   std::vector<std::byte> packed_;
   std::vector<std::byte> sample_;
 };
-
-Result<ChunkPacker> ChunkPacker::make(const ImageOptions& options) {
-  ChunkPacker packer;
-  packer.frame_bytes_ = options.frame_bytes;
-  packer.planes_ = options.planes || !options.codec;
-  if (!std::has_single_bit(options.frame_bytes) || options.frame_bytes < kLeastFrameBytes ||
-      options.frame_bytes > kMostFrameBytes)
-    return fail(Code::invalid_argument, fmt::format("frames of {} bytes", options.frame_bytes),
-                "choose a power of two from 64 KiB to 512 KiB");
-  if (options.codec == Codec::none) return packer;
-  if (options.codec) {
-    GANTRY_ASSIGN(auto one, codec::Encoder::make(*options.codec, options.level));
-    packer.encoders_.push_back(std::move(one));
-    return packer;
-  }
-  for (const Codec codec : {Codec::lz4, Codec::zstd})
-    if (auto one = codec::Encoder::make(codec, codec == Codec::zstd ? 1 : 0))
-      packer.encoders_.push_back(std::move(*one));
-  return packer;
-}
-
-// Some bytes of each part: a chunk may hold tensors that differ.
-std::optional<Bytes> ChunkPacker::sample_bytes(Way way, ConstByteSpan raw) {
-  sample_.clear();
-  for (Bytes at = 0; at < raw.size(); at += kMostFrameBytes) {
-    const ConstByteSpan piece = raw.subspan(at, std::min(kSampledBytes, raw.size() - at));
-    sample_.insert(sample_.end(), piece.begin(), piece.end());
-  }
-  return way.encoder->encode(coding_of(way), sample_,
-                             ByteSpan(packed_).first(worth(sample_.size())));
-}
-
-// In the order of preference: who comes later must be smaller by 5 %.
-ChunkPacker::Way ChunkPacker::choose(ConstByteSpan raw, std::uint8_t plane_bytes) {
-  Way best;
-  Bytes least = 0;
-  for (codec::Encoder& encoder : encoders_)
-    for (const bool split : {false, true}) {
-      if (split && plane_bytes == 1) continue;
-      const Way way{&encoder, split ? plane_bytes : std::uint8_t{1}};
-      const auto bytes = sample_bytes(way, raw);
-      if (!bytes || (best.encoder != nullptr && *bytes * 20 > least * 19)) continue;
-      best = way;
-      least = *bytes;
-    }
-  return best;
-}
-
-ChunkPacker::Packed ChunkPacker::pack(ConstByteSpan raw, unsigned number_bytes) {
-  GANTRY_DEBUG_ASSERT(!raw.empty());
-  GANTRY_DEBUG_ASSERT(raw.size() <= kImageChunkBytes);
-  const bool has_planes = planes_ && (number_bytes == 2 || number_bytes == 4);
-  const auto plane_bytes = static_cast<std::uint8_t>(has_planes ? number_bytes : 1);
-  packed_.resize(kImageChunkBytes);
-  Way way;
-  if (encoders_.size() == 1) way = {encoders_.data(), plane_bytes};
-  if (encoders_.size() > 1) way = choose(raw, plane_bytes);
-  if (way.encoder == nullptr) return {{}, raw};
-  const auto bytes =
-      way.encoder->encode(coding_of(way), raw, ByteSpan(packed_).first(worth(raw.size())));
-  if (!bytes) return {{}, raw};
-  return {coding_of(way), ConstByteSpan(packed_).first(*bytes)};
-}
 
 // Bytes of most numbers in bytes [from, from + bytes) of a partition, among whose tensors these
 // are.
@@ -152,10 +145,7 @@ Result<image::Tables> lay_out(std::span<const ImageTensor> given) {
         std::span(shape.shape).first(std::min(shape.dimensions, Tensor::kMaxDimensions)));
     tensor.tensor.dimensions = shape.dimensions;  // too many are refused
     if (auto added = layout.add(tensor); !added)
-      return fail(
-          added.error().code,
-          fmt::format("tensor {} '{}': {}", i, tensor.name.substr(0, 40), added.error().message),
-          added.error().hint);
+      return prefixed(added.error(), "tensor {} '{}'", i, tensor.name.substr(0, 40));
     tables.tensors.push_back(std::move(tensor));
   }
   tables.partitions = layout.partitions();
@@ -261,9 +251,7 @@ Result<ImageFacts> write_image(const std::string& path, std::span<const ImageTen
                                const ImageOptions& options, const ImageSource& source) {
   return guarded([&]() -> Result<ImageFacts> {
     auto tables = lay_out(tensors);
-    if (!tables)
-      return fail(tables.error().code, fmt::format("{}: {}", path, tables.error().message),
-                  tables.error().hint);
+    if (!tables) return prefixed(tables.error(), "{}", path);
     return write(path, *tables, options, source);
   });
 }

@@ -8,9 +8,9 @@
 
 #include "base/assert.hpp"
 #include "base/os/worker_thread.hpp"
+#include "base/text_lines.hpp"
 #include "pipeline/device_run.hpp"
 #include "pipeline/job_check.hpp"
-#include "pipeline/pipeline_run.hpp"
 
 namespace gantry {
 
@@ -92,7 +92,7 @@ Result<PipelineJob> job_for(Device& device, const PipelineJob& job,
 
 void run_range(Member& member, const PipelineOptions& options) noexcept {
   member.outcome =
-      caught([&] { return PipelineRun(*member.device, member.job, options, member.range).run(); });
+      caught([&] { return run_steps(*member.device, member.job, options, member.range); });
 }
 
 /// Runs each member's range at the same time. Of those that failed, the first by steps is the
@@ -112,11 +112,8 @@ class Round {
       }
     }
     for (const auto& member : members_)
-      if (member->outcome && !*member->outcome) {
-        Error error = member->outcome->error();
-        error.message = fmt::format("{}: {}", member->device->facts().name, error.message);
-        return tl::unexpected(std::move(error));
-      }
+      if (member->outcome && !*member->outcome)
+        return prefixed(member->outcome->error(), "{}", member->device->facts().name);
     return {};
   }
 

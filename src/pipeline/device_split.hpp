@@ -1,6 +1,7 @@
 #pragma once  // pipeline/device_split.hpp: splits the steps of a job among several devices.
 
 #include <cstdint>
+#include <gantry/pipeline.hpp>
 #include <span>
 #include <vector>
 
@@ -18,5 +19,10 @@ struct StepRange {
 /// multiples of `grain` steps of the job if there are enough of them.
 [[nodiscard]] std::vector<StepRange> split_by_rate(StepRange steps, std::span<const double> rates,
                                                    std::uint64_t grain);
+
+/// Runs only these steps of a checked job; halos reach beyond them.
+[[nodiscard]] Result<PipelineReport> run_steps(Device& device, const PipelineJob& job,
+                                               const PipelineOptions& options,
+                                               const StepRange& steps);
 
 }  // namespace gantry

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "pipeline/device_run.hpp"
 #include "pipeline/file_ends.hpp"
 #include "pipeline/job_check.hpp"
@@ -269,10 +269,7 @@ Result<std::vector<RunArray>> bind_arrays(const PipelineJob& job, const Pipeline
     else if (is_array)
       GANTRY_TRY(bind(array, options, registering));
     if (auto bound = caught([&] { return bind_edges(array, job.steps(), edges); }); !bound)
-      return fail(bound.error().code,
-                  fmt::format("chunk 0: the edge of argument {}: {}", arrays.size() - 1,
-                              bound.error().message),
-                  bound.error().hint);
+      return prefixed(bound.error(), "chunk 0: the edge of argument {}", arrays.size() - 1);
   }
   explain_zero_copy(arrays, facts, zero_copy, plan);
   if (registering.registrar == nullptr)

@@ -13,6 +13,8 @@
 namespace gantry {
 namespace {
 
+constexpr int kFirstFreeNumber = 3;  // 0 to 2 are the standard streams
+
 std::string list_ends(std::span<const StageEndpoint> ends, bool output) {
   std::string names;
   for (const auto& end : ends)
@@ -39,23 +41,10 @@ Result<StageEndpoint> find_end(std::string_view name, bool output) {
               fmt::format("this stage's {}s: {}", direction, list_ends(ends, output)));
 }
 
-Result<InputImpl> open_input(const StageEndpoint& end, const StageOptions& options) {
-  return end.transport == Transport::gantry ? open_gantry_input(end, options)
-                                            : open_pipe_input(end, options);
-}
-
 tl::unexpected<Error> no_conversion(std::string_view what) {
   return fail(Code::unsupported,
               fmt::format("{}: only channels convert what they carry (`as`)", what),
               "use gantry run --transport gantry, or convert before sending");
-}
-
-Result<OutputImpl> open_output(const StageEndpoint& end, const StageOptions& options) {
-  if (!end.as.empty() && end.transport != Transport::gantry)
-    return no_conversion(
-        fmt::format("stage output '{}' over {}", end.channel, to_string(end.transport)));
-  return end.transport == Transport::gantry ? open_gantry_output(end, options)
-                                            : open_pipe_output(end, options);
 }
 
 }  // namespace
@@ -63,49 +52,27 @@ Result<OutputImpl> open_output(const StageEndpoint& end, const StageOptions& opt
 Result<StageInput> stage_input(std::string_view name, const StageOptions& options) {
   GANTRY_ASSIGN(const StageEndpoint end, find_end(name, false));
   StreamMarks marks(end);
-  GANTRY_ASSIGN(auto impl, open_input(end, options));
+  const auto open = end.transport == Transport::gantry ? open_gantry_input : open_pipe_input;
+  GANTRY_ASSIGN(auto impl, open(end, options));
   impl->marks = std::move(marks);
   return StageInput(std::move(impl));
 }
 
 Result<StageOutput> stage_output(std::string_view name, const StageOptions& options) {
   GANTRY_ASSIGN(const StageEndpoint end, find_end(name, true));
+  const bool converts = end.transport == Transport::gantry;
   StreamMarks marks(end);
-  GANTRY_ASSIGN(auto impl, open_output(end, options));
+  if (!end.as.empty() && !converts)
+    return no_conversion(
+        fmt::format("stage output '{}' over {}", end.channel, to_string(end.transport)));
+  GANTRY_ASSIGN(auto impl, (converts ? open_gantry_output : open_pipe_output)(end, options));
   impl->marks = std::move(marks);
-  impl->converts = end.transport == Transport::gantry;
+  impl->converts = converts;
   return StageOutput(std::move(impl));
 }
 
 std::string quoted(const StageEndpoint& end) {
   return fmt::format("channel '{}'", end.channel);
-}
-
-Result<std::vector<std::byte>> joined(const Draft& draft) {
-  return guarded([&]() -> Result<std::vector<std::byte>> {
-    std::vector<std::byte> bytes;
-    for (const Draft::Part& part : draft.parts())
-      bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
-    return bytes;
-  });
-}
-
-Result<Metrics> open_metrics(const StageEndpoint& end, const StageEndpoint::Link& link) {
-  if (link.metrics_descriptor < 0) return Metrics::create();
-  GANTRY_ASSIGN(Fd page, take_inherited(link.metrics_descriptor, quoted(end) + " (counters)"));
-  return Metrics::adopt(page.release(), true);
-}
-
-void count_received(Meter& meter, Bytes bytes, std::uint64_t sent, std::uint64_t asked) {
-  const std::uint64_t now = Meter::ticks();
-  meter.handoff(now - std::min(now, std::max(sent, asked)));
-  meter.copy(CopyEngine::kernel, bytes, 0);
-  meter.message(bytes);
-}
-
-void count_sent(Meter& meter, Bytes bytes) {
-  meter.copy(CopyEngine::kernel, bytes, 0);
-  meter.message(bytes);
 }
 
 Result<Pool> StageOutput::Impl::pool() const {
@@ -224,16 +191,10 @@ Result<void> StageOutput::close(Deadline deadline) {
   return closed;
 }
 
-namespace {
-
-constexpr int kBehindStandardStreams = 3;
-
-}  // namespace
-
 // The end itself takes the launcher's descriptor, so this maps the page once more.
 StreamMarks::StreamMarks(const StageEndpoint& end) {
   for (const auto& link : end.links) {
-    const int copy = ::fcntl(link.metrics_descriptor, F_DUPFD_CLOEXEC, kBehindStandardStreams);
+    const int copy = ::fcntl(link.metrics_descriptor, F_DUPFD_CLOEXEC, kFirstFreeNumber);
     if (copy < 0) continue;
     if (auto page = Metrics::adopt(copy, true)) pages_.push_back(std::move(*page));
   }
@@ -253,8 +214,6 @@ void StreamMarks::broken() noexcept {
 }
 
 namespace {
-
-constexpr int kFirstFreeNumber = 3;  // 0 to 2 are the standard streams
 
 // /dev/null holds the place of a descriptor that was taken.
 bool is_place_holder(int descriptor) {

@@ -67,21 +67,6 @@ using OutputImpl = std::unique_ptr<StageOutput::Impl>;
 /// The name for errors: "channel 'NAME'".
 [[nodiscard]] std::string quoted(const StageEndpoint& end);
 
-/// All parts of a draft, one behind the other, for transports that copy them anyway. Errors:
-/// `invalid_argument` for an empty block, `out_of_memory`.
-[[nodiscard]] Result<std::vector<std::byte>> joined(const Draft& draft);
-
-/// The page in which a link counts: the launcher's, or one of its own.
-[[nodiscard]] Result<Metrics> open_metrics(const StageEndpoint& end,
-                                           const StageEndpoint::Link& link);
-
-/// Counts a received payload that the kernel copied. `sent`, `asked`: ticks; the sender's value is
-/// not trusted. The hand-off runs from the later of the two until now, when the payload is in hand,
-/// whole.
-void count_received(Meter& meter, Bytes bytes, std::uint64_t sent, std::uint64_t asked);
-/// Counts a sent payload; the kernel's copy is inside the receiver's hand-off.
-void count_sent(Meter& meter, Bytes bytes);
-
 /// Takes over the inherited descriptor `number` under another number, which no child inherits. The
 /// old number stays occupied, so that it never comes to mean something else: taking it twice is
 /// `already_exists`. `not_found` when it is not open. `what` names it in errors.

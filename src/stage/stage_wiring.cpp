@@ -119,12 +119,6 @@ Result<StageEndpoint> parse_end(std::string_view text) {
   return end;
 }
 
-bool has_end(std::span<const StageEndpoint> ends, const StageEndpoint& wanted) {
-  return std::ranges::any_of(ends, [&](const StageEndpoint& end) {
-    return end.channel == wanted.channel && end.output == wanted.output;
-  });
-}
-
 std::string encode_end(const StageEndpoint& end) {
   std::string links;
   for (const auto& link : end.links)
@@ -151,7 +145,10 @@ Result<std::vector<StageEndpoint>> decode_stage_endpoints(std::string_view text)
   std::vector<StageEndpoint> ends;
   for (const auto part : std::span(parts).subspan(1)) {
     GANTRY_ASSIGN(auto end, parse_end(part));
-    if (has_end(ends, end)) return wrong("an end twice", part);
+    const auto is_same = [&](const StageEndpoint& other) {
+      return other.channel == end.channel && other.output == end.output;
+    };
+    if (std::ranges::any_of(ends, is_same)) return wrong("an end twice", part);
     ends.push_back(std::move(end));
   }
   return ends;

@@ -25,30 +25,6 @@ struct CpuKernelState final : KernelState {
   const CpuKernel call;
 };
 
-class CpuExecutor final : public Executor {
- public:
-  using Before = std::function<Result<void>(std::string_view)>;
-
-  /// `lane`: copies; null: memcpy().
-  CpuExecutor(std::shared_ptr<WorkTeam> team, std::unique_ptr<Lane> lane, Before before)
-      : team_(std::move(team)), lane_(std::move(lane)), before_(std::move(before)) {}
-
-  [[nodiscard]] std::size_t depth() const noexcept override { return 1; }
-  [[nodiscard]] Result<void> check(const Operation& operation) override;
-  void begin(const std::shared_ptr<Operation>& operation, const std::shared_ptr<QueueCore>& queue,
-             bool follows) noexcept override;
-
- private:
-  [[nodiscard]] Result<void> execute(const Operation& operation);
-  [[nodiscard]] Result<void> move_rows(const Operation& operation);
-  [[nodiscard]] Result<void> move_now(const Move& move);
-  [[nodiscard]] Result<void> launch(const Operation& operation);
-
-  const std::shared_ptr<WorkTeam> team_;
-  const std::unique_ptr<Lane> lane_;
-  const Before before_;
-};
-
 // Parts become smaller towards the end, so that nobody waits long for the last. Each is a share of
 // what is left, and at least a share of all.
 constexpr std::size_t kSharesOfRest = 4;  // for each thread
@@ -230,62 +206,76 @@ Error why(const Completion& completion) {
   return {Code::system, fmt::format("the copy failed: {}", to_string(completion.cause)), {}};
 }
 
-Result<void> CpuExecutor::check(const Operation& operation) {
-  Bytes local = 0;
-  for (const KernelArgument& argument : operation.arguments) local += argument.local_bytes();
-  if (local <= kCpuLocalBytes) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("cpu: launch of '{}': {} bytes of local memory; at most {}",
-                          operation.kernel->name, local, kCpuLocalBytes));
-}
+class CpuExecutor final : public Executor {
+ public:
+  using Before = std::function<Result<void>(std::string_view)>;
 
-void CpuExecutor::begin(const std::shared_ptr<Operation>& operation,
-                        const std::shared_ptr<QueueCore>& queue, bool) noexcept {
-  operation->timing.began = Deadline::Clock::now();
-  Result<void> result = guarded([&]() -> Result<void> {
-    if (before_) GANTRY_TRY(before_(to_string(operation->kind)));
-    return execute(*operation);
-  });
-  operation->timing.ended = Deadline::Clock::now();
-  queue->done(operation, result ? std::nullopt : std::optional(std::move(result).error()));
-}
+  /// `lane`: copies; null: memcpy().
+  CpuExecutor(std::shared_ptr<WorkTeam> team, std::unique_ptr<Lane> lane, Before before)
+      : team_(std::move(team)), lane_(std::move(lane)), before_(std::move(before)) {}
 
-Result<void> CpuExecutor::execute(const Operation& operation) {
-  if (operation.kind == Operation::Kind::record) return {};
-  if (operation.kind == Operation::Kind::launch) return launch(operation);
-  if (operation.rows * operation.size < kWorthHandingOver) return move_rows(operation);
-  Result<void> moved;
-  team_->run_beside([&] { moved = guarded([&] { return move_rows(operation); }); });
-  return moved;
-}
+  [[nodiscard]] std::size_t depth() const noexcept override { return 1; }
+  [[nodiscard]] Result<void> check(const Operation& operation) override {
+    Bytes local = 0;
+    for (const KernelArgument& argument : operation.arguments) local += argument.local_bytes();
+    if (local <= kCpuLocalBytes) return {};
+    return fail(Code::invalid_argument,
+                fmt::format("cpu: launch of '{}': {} bytes of local memory; at most {}",
+                            operation.kernel->name, local, kCpuLocalBytes));
+  }
 
-Result<void> CpuExecutor::move_rows(const Operation& operation) {
-  for (Bytes row = 0; row < operation.rows; ++row) GANTRY_TRY(move_now(move_of(operation, row)));
-  return {};
-}
+  void begin(const std::shared_ptr<Operation>& operation, const std::shared_ptr<QueueCore>& queue,
+             bool) noexcept override {
+    operation->timing.began = Deadline::Clock::now();
+    Result<void> result = guarded([&]() -> Result<void> {
+      if (before_) GANTRY_TRY(before_(to_string(operation->kind)));
+      return execute(*operation);
+    });
+    operation->timing.ended = Deadline::Clock::now();
+    queue->done(operation, result ? std::nullopt : std::optional(std::move(result).error()));
+  }
 
-Result<void> CpuExecutor::move_now(const Move& move) {
-  if (move.reads() && move.source == move.destination) return {};  // of a buffer over host memory
-  if (lane_ == nullptr) {
-    if (move.reads())
-      std::memcpy(move.destination, move.source, move.bytes);
-    else
-      std::memset(move.destination, static_cast<int>(move.pattern & 0xff), move.bytes);
+ private:
+  [[nodiscard]] Result<void> execute(const Operation& operation) {
+    if (operation.kind == Operation::Kind::record) return {};
+    if (operation.kind == Operation::Kind::launch) return launch(operation);
+    if (operation.rows * operation.size < kWorthHandingOver) return move_rows(operation);
+    Result<void> moved;
+    team_->run_beside([&] { moved = guarded([&] { return move_rows(operation); }); });
+    return moved;
+  }
+
+  [[nodiscard]] Result<void> move_rows(const Operation& operation) {
+    for (Bytes row = 0; row < operation.rows; ++row) GANTRY_TRY(move_now(move_of(operation, row)));
     return {};
   }
-  Completion completion;
-  Move one = move;
-  one.completion = &completion;
-  GANTRY_ASSIGN(const Ticket ticket, lane_->submit(one, SubmitMode::synchronous));
-  if (lane_->wait(ticket) == Outcome::done) return {};
-  return tl::unexpected(why(completion));
-}
+  [[nodiscard]] Result<void> move_now(const Move& move) {
+    if (move.reads() && move.source == move.destination) return {};  // of a buffer over host memory
+    if (lane_ == nullptr) {
+      if (move.reads())
+        std::memcpy(move.destination, move.source, move.bytes);
+      else
+        std::memset(move.destination, static_cast<int>(move.pattern & 0xff), move.bytes);
+      return {};
+    }
+    Completion completion;
+    Move one = move;
+    one.completion = &completion;
+    GANTRY_ASSIGN(const Ticket ticket, lane_->submit(one, SubmitMode::synchronous));
+    if (lane_->wait(ticket) == Outcome::done) return {};
+    return tl::unexpected(why(completion));
+  }
 
-Result<void> CpuExecutor::launch(const Operation& operation) {
-  Launch launch(operation, team_->threads());
-  team_->run(launch.parts(), [&launch](std::size_t part) { launch.run(part); });
-  return launch.result();
-}
+  [[nodiscard]] Result<void> launch(const Operation& operation) {
+    Launch launch(operation, team_->threads());
+    team_->run(launch.parts(), [&launch](std::size_t part) { launch.run(part); });
+    return launch.result();
+  }
+
+  const std::shared_ptr<WorkTeam> team_;
+  const std::unique_ptr<Lane> lane_;
+  const Before before_;
+};
 
 // ---- the device -----------------------------------------------------------------------------
 
@@ -302,6 +292,7 @@ struct CpuBuffer final : BufferState {
     const Bytes room = region.size();
     kept->give(std::move(region), room);
   }
+
   const MemoryBudget::Share share;
   const std::shared_ptr<Kept> kept;
   Region region;

@@ -81,9 +81,7 @@ class CudaDevice final : public DeviceBase {
     return refused(context_->driver, facts().name, fmt::format("a buffer of {} bytes", size),
                    status);
   }
-  Result<std::unique_ptr<Executor>> make_executor() override {
-    return StreamExecutor::open(context_);
-  }
+  Result<std::unique_ptr<Executor>> make_executor() override { return open_executor(context_); }
   Result<Program> make_program(const ProgramSource& source) override {
     return cuda::build(context_, options_.compiler, source);
   }

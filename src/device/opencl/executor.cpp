@@ -161,166 +161,191 @@ class BuiltProgram final : public ProgramState {
   const std::string log_;
 };
 
+class CommandExecutor final : public Executor {
+ public:
+  CommandExecutor(std::shared_ptr<const Context> context, OwnedQueue queue) noexcept
+      : context_(std::move(context)), queue_(std::move(queue)) {}
+  ~CommandExecutor() override {
+    if (context_->core->is_here()) context_->driver.clFinish(queue_.get());
+  }
+
+  // Enough that the device never waits for the host between two; few, since an operation that it
+  // was given cannot be cancelled.
+  [[nodiscard]] std::size_t depth() const noexcept override { return 4; }
+  [[nodiscard]] Result<void> check(const Operation& operation) override {
+    if (operation.kind != Operation::Kind::launch) return {};
+    const LaunchedKernel& kernel = kernel_of(operation);
+    const auto invalid = [&](const std::string& why) {
+      return fail(Code::invalid_argument,
+                  fmt::format("{}: launch of '{}': {}", context_->core->name, kernel.name, why));
+    };
+    if (operation.arguments.size() != kernel.argument_count)
+      return invalid(fmt::format("it takes {} arguments, {} were given", kernel.argument_count,
+                                 operation.arguments.size()));
+    const std::size_t group = operation.range.group_count();
+    if (group > kernel.max_group)
+      return invalid(fmt::format("a group of {} items; at most {}", group, kernel.max_group));
+    cl_uint index = 0;
+    const std::lock_guard lock(kernel.arguments);
+    const cl_int status = set_arguments(context_->driver, operation, index);
+    if (status == CL_SUCCESS) return {};
+    return invalid(fmt::format("argument {}: {} ({})", index, name_of(status), status));
+  }
+
+  void begin(const std::shared_ptr<Operation>& operation, const std::shared_ptr<QueueCore>& queue,
+             bool follows) noexcept override {
+    const Driver& driver = context_->driver;
+    // The driver goes on behind a call that it refused; operations that follow it here must not.
+    if (follows && was_refused_) {
+      operation->timing.began = operation->timing.ended = Deadline::Clock::now();
+      return queue->done(operation, Error{Code::aborted, {}, {}});
+    }
+    was_refused_ = false;
+    // By the standard an operation that waits for a failed event does not begin; order alone does
+    // not promise that.
+    cl_event before = last_.get();
+    const Waits waits = follows && before != nullptr ? Waits{1, &before} : Waits{};
+    cl_event event = nullptr;
+    auto to = guarded([&]() -> Result<std::unique_ptr<Answer>> {
+      return std::make_unique<Answer>(Answer{context_, operation, queue});
+    });
+    operation->timing.began = operation->timing.ended = Deadline::Clock::now();
+    was_refused_ = !to;
+    if (!to) return queue->done(operation, std::move(to).error());
+    const cl_int status = enqueue(*operation, waits, &event);
+    if (status != CL_SUCCESS) {
+      was_refused_ = true;
+      auto error = guarded([&]() -> Result<Error> { return error_of(status, operation->kind); });
+      return queue->done(operation, error ? std::move(*error) : std::move(error).error());
+    }
+    driver.clRetainEvent(event);
+    last_ = OwnedEvent(context_, event);
+    const OwnedEvent held(context_, event);
+    if (driver.clSetEventCallback(event, CL_COMPLETE, &ended, to->get()) == CL_SUCCESS) {
+      [[maybe_unused]] const Answer* const handed_over = to->release();  // to ended()
+      driver.clFlush(queue_.get());
+      return;
+    }
+    const cl_int waited = driver.clWaitForEvents(1, &event);  // a driver that tells nobody
+    answer(**to, event, waited);
+  }
+
+ private:
+  struct Waits {
+    cl_uint count = 0;
+    const cl_event* events = nullptr;
+  };
+  [[nodiscard]] cl_int enqueue(const Operation& operation, Waits waits, cl_event* event) const {
+    const Driver& driver = context_->driver;
+    cl_command_queue queue = queue_.get();
+    if (operation.rows != 1) return enqueue_rows(operation, waits, event);
+    switch (operation.kind) {
+      case Operation::Kind::copy_in:
+        if (is_there(*operation.to, operation.to_offset, operation.host_from))
+          return share(*operation.to, operation.to_offset, operation.size, waits, event);
+        return driver.clEnqueueWriteBuffer(queue, object_of(operation.to), CL_FALSE,
+                                           operation.to_offset, operation.size, operation.host_from,
+                                           waits.count, waits.events, event);
+      case Operation::Kind::copy_out:
+        if (is_there(*operation.from, operation.from_offset, operation.host_to))
+          return share(*operation.from, operation.from_offset, operation.size, waits, event);
+        return driver.clEnqueueReadBuffer(queue, object_of(operation.from), CL_FALSE,
+                                          operation.from_offset, operation.size, operation.host_to,
+                                          waits.count, waits.events, event);
+      case Operation::Kind::copy:
+        return driver.clEnqueueCopyBuffer(queue, object_of(operation.from), object_of(operation.to),
+                                          operation.from_offset, operation.to_offset,
+                                          operation.size, waits.count, waits.events, event);
+      case Operation::Kind::fill:
+        return driver.clEnqueueFillBuffer(queue, object_of(operation.to), &operation.value, 1,
+                                          operation.to_offset, operation.size, waits.count,
+                                          waits.events, event);
+      case Operation::Kind::launch:
+        return launch(operation, waits, event);
+      case Operation::Kind::record:
+        break;
+    }
+    return CL_INVALID_OPERATION;
+  }
+
+  [[nodiscard]] cl_int enqueue_rows(const Operation& operation, Waits waits,
+                                    cl_event* event) const {
+    const Driver& driver = context_->driver;
+    cl_command_queue queue = queue_.get();
+    const std::array<std::size_t, 3> region{operation.size, operation.rows, 1};
+    const std::array<std::size_t, 3> none{};
+    const Bytes to_stride = operation.to_stride;
+    const Bytes from_stride = operation.from_stride;
+    const auto to = origin_of(operation.to_offset, to_stride);
+    const auto from = origin_of(operation.from_offset, from_stride);
+    switch (operation.kind) {
+      case Operation::Kind::copy_in:
+        if (to_stride == from_stride &&
+            is_there(*operation.to, operation.to_offset, operation.host_from))
+          return share(*operation.to, operation.to_offset, extent_of(operation), waits, event);
+        return driver.clEnqueueWriteBufferRect(
+            queue, object_of(operation.to), CL_FALSE, to.data(), none.data(), region.data(),
+            to_stride, 0, from_stride, 0, operation.host_from, waits.count, waits.events, event);
+      case Operation::Kind::copy_out:
+        if (to_stride == from_stride &&
+            is_there(*operation.from, operation.from_offset, operation.host_to))
+          return share(*operation.from, operation.from_offset, extent_of(operation), waits, event);
+        return driver.clEnqueueReadBufferRect(
+            queue, object_of(operation.from), CL_FALSE, from.data(), none.data(), region.data(),
+            from_stride, 0, to_stride, 0, operation.host_to, waits.count, waits.events, event);
+      case Operation::Kind::copy:
+        return driver.clEnqueueCopyBufferRect(
+            queue, object_of(operation.from), object_of(operation.to), from.data(), to.data(),
+            region.data(), from_stride, 0, to_stride, 0, waits.count, waits.events, event);
+      default:
+        return CL_INVALID_OPERATION;
+    }
+  }
+
+  [[nodiscard]] cl_int launch(const Operation& operation, Waits waits, cl_event* event) const {
+    const LaunchedKernel& kernel = kernel_of(operation);
+    const LaunchRange& range = operation.range;
+    std::array<std::size_t, 3> items = range.items;
+    std::array<std::size_t, 3> group{1, 1, 1};
+    const bool has_group = range.group_count() != 0;
+    for (std::size_t i = 0; has_group && i < items.size(); ++i) {
+      group[i] = std::max(range.group[i], std::size_t{1});
+      items[i] = (items[i] + group[i] - 1) / group[i] * group[i];
+    }
+    const std::lock_guard lock(kernel.arguments);
+    cl_uint index = 0;
+    if (const cl_int status = set_arguments(context_->driver, operation, index);
+        status != CL_SUCCESS)
+      return status;
+    return context_->driver.clEnqueueNDRangeKernel(queue_.get(), kernel.object.get(), 3, nullptr,
+                                                   items.data(), has_group ? group.data() : nullptr,
+                                                   waits.count, waits.events, event);
+  }
+
+  /// Makes what the host wrote in the caller's memory visible to the device, or the reverse.
+  [[nodiscard]] cl_int share(const BufferState& view, Bytes offset, Bytes size, Waits waits,
+                             cl_event* event) const {
+    const Driver& driver = context_->driver;
+    cl_mem object = static_cast<const Buffer&>(view).object.get();
+    cl_int status = CL_SUCCESS;
+    void* const mapped =
+        driver.clEnqueueMapBuffer(queue_.get(), object, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE,
+                                  offset, size, waits.count, waits.events, nullptr, &status);
+    if (status != CL_SUCCESS) return status;
+    return driver.clEnqueueUnmapMemObject(queue_.get(), object, mapped, 0, nullptr, event);
+  }
+
+  const std::shared_ptr<const Context> context_;
+  const OwnedQueue queue_;
+  OwnedEvent last_;  // of the operation that was begun last
+  bool was_refused_ = false;
+};
+
 }  // namespace
 
-CommandExecutor::~CommandExecutor() {
-  if (context_->core->is_here()) context_->driver.clFinish(queue_.get());
-}
-
-Result<void> CommandExecutor::check(const Operation& operation) {
-  if (operation.kind != Operation::Kind::launch) return {};
-  const LaunchedKernel& kernel = kernel_of(operation);
-  const auto invalid = [&](const std::string& why) {
-    return fail(Code::invalid_argument,
-                fmt::format("{}: launch of '{}': {}", context_->core->name, kernel.name, why));
-  };
-  if (operation.arguments.size() != kernel.argument_count)
-    return invalid(fmt::format("it takes {} arguments, {} were given", kernel.argument_count,
-                               operation.arguments.size()));
-  const std::size_t group = operation.range.group_count();
-  if (group > kernel.max_group)
-    return invalid(fmt::format("a group of {} items; at most {}", group, kernel.max_group));
-  cl_uint index = 0;
-  const std::lock_guard lock(kernel.arguments);
-  const cl_int status = set_arguments(context_->driver, operation, index);
-  if (status == CL_SUCCESS) return {};
-  return invalid(fmt::format("argument {}: {} ({})", index, name_of(status), status));
-}
-
-void CommandExecutor::begin(const std::shared_ptr<Operation>& operation,
-                            const std::shared_ptr<QueueCore>& queue, bool follows) noexcept {
-  const Driver& driver = context_->driver;
-  // The driver goes on behind a call that it refused; operations that follow it here must not.
-  if (follows && was_refused_) {
-    operation->timing.began = operation->timing.ended = Deadline::Clock::now();
-    return queue->done(operation, Error{Code::aborted, {}, {}});
-  }
-  was_refused_ = false;
-  // By the standard an operation that waits for a failed event does not begin; order alone does not
-  // promise that.
-  cl_event before = last_.get();
-  const Waits waits = follows && before != nullptr ? Waits{1, &before} : Waits{};
-  cl_event event = nullptr;
-  auto to = guarded([&]() -> Result<std::unique_ptr<Answer>> {
-    return std::make_unique<Answer>(Answer{context_, operation, queue});
-  });
-  operation->timing.began = operation->timing.ended = Deadline::Clock::now();
-  was_refused_ = !to;
-  if (!to) return queue->done(operation, std::move(to).error());
-  const cl_int status = enqueue(*operation, waits, &event);
-  if (status != CL_SUCCESS) {
-    was_refused_ = true;
-    auto error = guarded([&]() -> Result<Error> { return error_of(status, operation->kind); });
-    return queue->done(operation, error ? std::move(*error) : std::move(error).error());
-  }
-  driver.clRetainEvent(event);
-  last_ = OwnedEvent(context_, event);
-  const OwnedEvent held(context_, event);
-  if (driver.clSetEventCallback(event, CL_COMPLETE, &ended, to->get()) == CL_SUCCESS) {
-    [[maybe_unused]] const Answer* const handed_over = to->release();  // to ended()
-    driver.clFlush(queue_.get());
-    return;
-  }
-  const cl_int waited = driver.clWaitForEvents(1, &event);  // a driver that tells nobody
-  answer(**to, event, waited);
-}
-
-cl_int CommandExecutor::enqueue(const Operation& operation, Waits waits, cl_event* event) const {
-  const Driver& driver = context_->driver;
-  cl_command_queue queue = queue_.get();
-  if (operation.rows != 1) return enqueue_rows(operation, waits, event);
-  switch (operation.kind) {
-    case Operation::Kind::copy_in:
-      if (is_there(*operation.to, operation.to_offset, operation.host_from))
-        return share(*operation.to, operation.to_offset, operation.size, waits, event);
-      return driver.clEnqueueWriteBuffer(queue, object_of(operation.to), CL_FALSE,
-                                         operation.to_offset, operation.size, operation.host_from,
-                                         waits.count, waits.events, event);
-    case Operation::Kind::copy_out:
-      if (is_there(*operation.from, operation.from_offset, operation.host_to))
-        return share(*operation.from, operation.from_offset, operation.size, waits, event);
-      return driver.clEnqueueReadBuffer(queue, object_of(operation.from), CL_FALSE,
-                                        operation.from_offset, operation.size, operation.host_to,
-                                        waits.count, waits.events, event);
-    case Operation::Kind::copy:
-      return driver.clEnqueueCopyBuffer(queue, object_of(operation.from), object_of(operation.to),
-                                        operation.from_offset, operation.to_offset, operation.size,
-                                        waits.count, waits.events, event);
-    case Operation::Kind::fill:
-      return driver.clEnqueueFillBuffer(queue, object_of(operation.to), &operation.value, 1,
-                                        operation.to_offset, operation.size, waits.count,
-                                        waits.events, event);
-    case Operation::Kind::launch:
-      return launch(operation, waits, event);
-    case Operation::Kind::record:
-      break;
-  }
-  return CL_INVALID_OPERATION;
-}
-
-cl_int CommandExecutor::enqueue_rows(const Operation& operation, Waits waits,
-                                     cl_event* event) const {
-  const Driver& driver = context_->driver;
-  cl_command_queue queue = queue_.get();
-  const std::array<std::size_t, 3> region{operation.size, operation.rows, 1};
-  const std::array<std::size_t, 3> none{};
-  const Bytes to_stride = operation.to_stride;
-  const Bytes from_stride = operation.from_stride;
-  const auto to = origin_of(operation.to_offset, to_stride);
-  const auto from = origin_of(operation.from_offset, from_stride);
-  switch (operation.kind) {
-    case Operation::Kind::copy_in:
-      if (to_stride == from_stride &&
-          is_there(*operation.to, operation.to_offset, operation.host_from))
-        return share(*operation.to, operation.to_offset, extent_of(operation), waits, event);
-      return driver.clEnqueueWriteBufferRect(
-          queue, object_of(operation.to), CL_FALSE, to.data(), none.data(), region.data(),
-          to_stride, 0, from_stride, 0, operation.host_from, waits.count, waits.events, event);
-    case Operation::Kind::copy_out:
-      if (to_stride == from_stride &&
-          is_there(*operation.from, operation.from_offset, operation.host_to))
-        return share(*operation.from, operation.from_offset, extent_of(operation), waits, event);
-      return driver.clEnqueueReadBufferRect(queue, object_of(operation.from), CL_FALSE, from.data(),
-                                            none.data(), region.data(), from_stride, 0, to_stride,
-                                            0, operation.host_to, waits.count, waits.events, event);
-    case Operation::Kind::copy:
-      return driver.clEnqueueCopyBufferRect(
-          queue, object_of(operation.from), object_of(operation.to), from.data(), to.data(),
-          region.data(), from_stride, 0, to_stride, 0, waits.count, waits.events, event);
-    default:
-      return CL_INVALID_OPERATION;
-  }
-}
-
-cl_int CommandExecutor::share(const BufferState& view, Bytes offset, Bytes size, Waits waits,
-                              cl_event* event) const {
-  const Driver& driver = context_->driver;
-  cl_mem object = static_cast<const Buffer&>(view).object.get();
-  cl_int status = CL_SUCCESS;
-  void* const mapped =
-      driver.clEnqueueMapBuffer(queue_.get(), object, CL_FALSE, CL_MAP_READ | CL_MAP_WRITE, offset,
-                                size, waits.count, waits.events, nullptr, &status);
-  if (status != CL_SUCCESS) return status;
-  return driver.clEnqueueUnmapMemObject(queue_.get(), object, mapped, 0, nullptr, event);
-}
-
-cl_int CommandExecutor::launch(const Operation& operation, Waits waits, cl_event* event) const {
-  const LaunchedKernel& kernel = kernel_of(operation);
-  const LaunchRange& range = operation.range;
-  std::array<std::size_t, 3> items = range.items;
-  std::array<std::size_t, 3> group{1, 1, 1};
-  const bool has_group = range.group_count() != 0;
-  for (std::size_t i = 0; has_group && i < items.size(); ++i) {
-    group[i] = std::max(range.group[i], std::size_t{1});
-    items[i] = (items[i] + group[i] - 1) / group[i] * group[i];
-  }
-  const std::lock_guard lock(kernel.arguments);
-  cl_uint index = 0;
-  if (const cl_int status = set_arguments(context_->driver, operation, index); status != CL_SUCCESS)
-    return status;
-  return context_->driver.clEnqueueNDRangeKernel(queue_.get(), kernel.object.get(), 3, nullptr,
-                                                 items.data(), has_group ? group.data() : nullptr,
-                                                 waits.count, waits.events, event);
+Result<std::unique_ptr<Executor>> open_executor(const std::shared_ptr<const Context>& context) {
+  GANTRY_ASSIGN(OwnedQueue queue, open_queue(context));
+  return std::make_unique<CommandExecutor>(context, std::move(queue));
 }
 
 Result<Program> build(const std::shared_ptr<const Context>& context, const ProgramSource& source) {

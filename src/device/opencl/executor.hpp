@@ -5,7 +5,7 @@
 
 #include "device/device_memory.hpp"
 #include "device/opencl/driver.hpp"
-#include "device/ordered_queue.hpp"
+#include "device/operation.hpp"
 
 namespace gantry::opencl {
 
@@ -53,36 +53,9 @@ struct LaunchedKernel final : KernelState {
   mutable std::mutex arguments;
 };
 
-class CommandExecutor final : public Executor {
- public:
-  CommandExecutor(std::shared_ptr<const Context> context, OwnedQueue queue) noexcept
-      : context_(std::move(context)), queue_(std::move(queue)) {}
-  ~CommandExecutor() override;
-
-  // Enough that the device never waits for the host between two; few, since an operation that it
-  // was given cannot be cancelled.
-  [[nodiscard]] std::size_t depth() const noexcept override { return 4; }
-  [[nodiscard]] Result<void> check(const Operation& operation) override;
-  void begin(const std::shared_ptr<Operation>& operation, const std::shared_ptr<QueueCore>& queue,
-             bool follows) noexcept override;
-
- private:
-  struct Waits {
-    cl_uint count = 0;
-    const cl_event* events = nullptr;
-  };
-  [[nodiscard]] cl_int enqueue(const Operation& operation, Waits waits, cl_event* event) const;
-  [[nodiscard]] cl_int enqueue_rows(const Operation& operation, Waits waits, cl_event* event) const;
-  [[nodiscard]] cl_int launch(const Operation& operation, Waits waits, cl_event* event) const;
-  /// Makes what the host wrote in the caller's memory visible to the device, or the reverse.
-  [[nodiscard]] cl_int share(const BufferState& view, Bytes offset, Bytes size, Waits waits,
-                             cl_event* event) const;
-
-  const std::shared_ptr<const Context> context_;
-  const OwnedQueue queue_;
-  OwnedEvent last_;  // of the operation that was begun last
-  bool was_refused_ = false;
-};
+/// Errors: those of opening a queue.
+[[nodiscard]] Result<std::unique_ptr<Executor>> open_executor(
+    const std::shared_ptr<const Context>& context);
 
 /// Errors: `unsupported` without source, `build_failed` with the log.
 [[nodiscard]] Result<Program> build(const std::shared_ptr<const Context>& context,

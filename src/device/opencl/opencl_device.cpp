@@ -57,76 +57,69 @@ class OpenclDevice final : public DeviceBase {
         kept_(std::make_shared<Kept>(bytes_to_keep(this->facts().memory_bytes))) {}
 
  private:
-  Result<DeviceBuffer> make_buffer(Bytes size, MemoryBudget::Share share) override;
-  Result<DeviceBuffer> make_view(ByteSpan memory, KeepAlive keep) override;
-  Result<std::unique_ptr<Executor>> make_executor() override {
-    GANTRY_ASSIGN(OwnedQueue queue, opencl::open_queue(context_));
-    return std::make_unique<CommandExecutor>(context_, std::move(queue));
+  Result<DeviceBuffer> make_buffer(Bytes size, MemoryBudget::Share share) override {
+    const Bytes room = std::min(Kept::room_for(size), facts().max_buffer_bytes);
+    OwnedMemory memory;
+    cl_int status = CL_SUCCESS;
+    if (auto kept = kept_->take(room)) {
+      memory = *std::move(kept);
+    } else if (status = make(room, memory); status != CL_SUCCESS) {
+      kept_->clear();
+      status = make(room, memory);
+    }
+    GANTRY_TRY(context_->core->state());  // while it was waited for
+    if (status == CL_SUCCESS)
+      return DeviceBuffer(std::make_shared<TakenBuffer>(
+          context_->core.get(), size, std::move(memory), std::move(share), kept_, room));
+    if (status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_RESOURCES ||
+        status == CL_OUT_OF_HOST_MEMORY)
+      return full(size);
+    return refused(facts().name, fmt::format("a buffer of {} bytes", size), status);
   }
+
+  Result<DeviceBuffer> make_view(ByteSpan memory, KeepAlive keep) override {
+    cl_int status = CL_SUCCESS;
+    OwnedMemory object(context_, context_->driver.clCreateBuffer(
+                                     context_->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
+                                     memory.size(), memory.data(), &status));
+    if (status == CL_SUCCESS)
+      return DeviceBuffer(std::make_shared<ViewBuffer>(context_->core.get(), memory,
+                                                       std::move(object), std::move(keep)));
+    return refused(facts().name, fmt::format("a buffer over {} bytes", memory.size()), status);
+  }
+
+  Result<std::unique_ptr<Executor>> make_executor() override { return open_executor(context_); }
   Result<Program> make_program(const ProgramSource& source) override {
     return opencl::build(context_, source);
   }
-  [[nodiscard]] cl_int make(Bytes size, OwnedMemory& memory) const;
-  [[nodiscard]] cl_int make_present(cl_mem memory) const;
+  [[nodiscard]] cl_int make(Bytes size, OwnedMemory& memory) const {
+    cl_int status = CL_SUCCESS;
+    memory =
+        OwnedMemory(context_, context_->driver.clCreateBuffer(context_->context, CL_MEM_READ_WRITE,
+                                                              size, nullptr, &status));
+    return status != CL_SUCCESS ? status : make_present(memory.get());
+  }
+
+  // Many drivers take no memory before it is used; asked to put it on the device, they do. If the
+  // device has no time for that, it is unknown.
+  [[nodiscard]] cl_int make_present(cl_mem memory) const {
+    const Driver& driver = context_->driver;
+    cl_event event = nullptr;
+    const cl_int status = driver.clEnqueueMigrateMemObjects(
+        service_.get(), 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, nullptr, &event);
+    if (status != CL_SUCCESS) return status;
+    const OwnedEvent held(context_, event);
+    driver.clFlush(service_.get());
+    const cl_int answer =
+        wait_until(*context_, event, Deadline::after(patience_)).value_or(CL_COMPLETE);
+    return std::min(answer, CL_SUCCESS);
+  }
 
   const std::shared_ptr<const Context> context_;
   const OwnedQueue service_;
   const std::chrono::nanoseconds patience_;
   const std::shared_ptr<Kept> kept_;
 };
-
-// Many drivers take no memory before it is used; asked to put it on the device, they do. If the
-// device has no time for that, it is unknown.
-cl_int OpenclDevice::make_present(cl_mem memory) const {
-  const Driver& driver = context_->driver;
-  cl_event event = nullptr;
-  const cl_int status = driver.clEnqueueMigrateMemObjects(
-      service_.get(), 1, &memory, CL_MIGRATE_MEM_OBJECT_CONTENT_UNDEFINED, 0, nullptr, &event);
-  if (status != CL_SUCCESS) return status;
-  const OwnedEvent held(context_, event);
-  driver.clFlush(service_.get());
-  const cl_int answer =
-      wait_until(*context_, event, Deadline::after(patience_)).value_or(CL_COMPLETE);
-  return std::min(answer, CL_SUCCESS);
-}
-
-cl_int OpenclDevice::make(Bytes size, OwnedMemory& memory) const {
-  cl_int status = CL_SUCCESS;
-  memory = OwnedMemory(context_, context_->driver.clCreateBuffer(
-                                     context_->context, CL_MEM_READ_WRITE, size, nullptr, &status));
-  return status != CL_SUCCESS ? status : make_present(memory.get());
-}
-
-Result<DeviceBuffer> OpenclDevice::make_view(ByteSpan memory, KeepAlive keep) {
-  cl_int status = CL_SUCCESS;
-  OwnedMemory object(context_, context_->driver.clCreateBuffer(
-                                   context_->context, CL_MEM_READ_WRITE | CL_MEM_USE_HOST_PTR,
-                                   memory.size(), memory.data(), &status));
-  if (status == CL_SUCCESS)
-    return DeviceBuffer(std::make_shared<ViewBuffer>(context_->core.get(), memory,
-                                                     std::move(object), std::move(keep)));
-  return refused(facts().name, fmt::format("a buffer over {} bytes", memory.size()), status);
-}
-
-Result<DeviceBuffer> OpenclDevice::make_buffer(Bytes size, MemoryBudget::Share share) {
-  const Bytes room = std::min(Kept::room_for(size), facts().max_buffer_bytes);
-  OwnedMemory memory;
-  cl_int status = CL_SUCCESS;
-  if (auto kept = kept_->take(room)) {
-    memory = *std::move(kept);
-  } else if (status = make(room, memory); status != CL_SUCCESS) {
-    kept_->clear();
-    status = make(room, memory);
-  }
-  GANTRY_TRY(context_->core->state());  // while it was waited for
-  if (status == CL_SUCCESS)
-    return DeviceBuffer(std::make_shared<TakenBuffer>(context_->core.get(), size, std::move(memory),
-                                                      std::move(share), kept_, room));
-  if (status == CL_MEM_OBJECT_ALLOCATION_FAILURE || status == CL_OUT_OF_RESOURCES ||
-      status == CL_OUT_OF_HOST_MEMORY)
-    return full(size);
-  return refused(facts().name, fmt::format("a buffer of {} bytes", size), status);
-}
 
 tl::unexpected<Error> no_answer(const Context& context) {
   return fail(Code::timed_out, fmt::format("{}: it does not answer", context.core->name),

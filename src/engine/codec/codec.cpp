@@ -6,7 +6,7 @@
 
 #include "base/assert.hpp"
 #include "base/crc32c.hpp"
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "engine/shape/planes.hpp"
 
 namespace gantry {
@@ -170,10 +170,7 @@ Result<std::uint32_t> Decoder::decode(Coding coding, ConstByteSpan stored, ByteS
       const ByteSpan frame = frame_of(coding, raw, i);
       if (auto done = decode_frame(coding, stored.subspan(frames[i].at, frames[i].stored), frame);
           !done)
-        return fail(
-            done.error().code,
-            fmt::format("frame {} of {}: {}", i, to_string(coding.codec), done.error().message),
-            done.error().hint);
+        return prefixed(done.error(), "frame {} of {}", i, to_string(coding.codec));
       crc = crc32c(frame, crc);
     }
     return crc;

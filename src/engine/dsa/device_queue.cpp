@@ -74,7 +74,26 @@ class DeviceQueue final : public WorkQueue {
   DeviceQueue& operator=(const DeviceQueue&) = delete;
 
   const QueueTraits& traits() const noexcept override { return traits_; }
-  Taken submit(std::span<const Descriptor> descriptors) noexcept override;
+  Taken submit(std::span<const Descriptor> descriptors) noexcept override {
+    if (!fork_guard_.is_this()) return {0, EPERM};
+    if (!file_) return {0, EBADF};
+    if (portal_ == nullptr) {
+      const ssize_t bytes = calls_->write(file_.get(), std::as_bytes(descriptors));
+      if (bytes < 0) return {0, errno == EINTR ? EAGAIN : errno};
+      return {static_cast<std::size_t>(bytes) / sizeof(Descriptor), 0};
+    }
+    publish_descriptors();
+    Taken taken;
+    for (const Descriptor& descriptor : descriptors) {
+      if (traits_.entrance == Entrance::movdir64b)
+        calls_->movdir64b(next_place(), descriptor);
+      else if (calls_->enqcmd(next_place(), descriptor))
+        return {taken.count, EAGAIN};
+      ++taken.count;
+    }
+    return taken;
+  }
+
   // The kernel drains this process's descriptors from the queue when the file's last descriptor is
   // closed; a mapped portal would keep the file open.
   bool close() noexcept override {
@@ -84,14 +103,77 @@ class DeviceQueue final : public WorkQueue {
   Result<std::unique_ptr<WorkQueue>> reopen() const override {
     return open_device_queue(facts_, calls_, patience_);
   }
-
   /// Finds the entrance. Errors: as open_device_queue().
-  Result<void> choose();
+  Result<void> choose() {
+    choose_portal();
+    return prove();
+  }
 
  private:
-  bool choose_portal();
-  Result<void> prove();
-  void use_write(std::string why);
+  bool choose_portal() {
+    const bool shared = facts_.kind == QueueKind::shared;
+    const PortalFeatures has = calls_->features();
+    if (!(shared ? has.enqcmd : has.movdir64b)) {
+      use_write(fmt::format("this CPU has no {}, using write()", shared ? "ENQCMD" : "MOVDIR64B"));
+      return false;
+    }
+    void* portal = calls_->map(file_.get());
+    if (portal == MAP_FAILED) {
+      const int error = errno;
+      use_write(error == EPERM ? "portal needs CAP_SYS_RAWIO, using write()"
+                               : fmt::format("portal cannot be mapped ({}), using write()",
+                                             std::generic_category().message(error)));
+      return false;
+    }
+    portal_ = portal;
+    traits_.entrance = shared ? Entrance::enqcmd : Entrance::movdir64b;
+    traits_.max_batch = facts_.max_batch;
+    return true;
+  }
+
+  // A descriptor that does nothing must be accepted and answered. If it is not answered its record
+  // is leaked: the device may come to it later.
+  Result<void> prove() {
+    DevicePages<CompletionRecord> record;
+    Descriptor noop;
+    noop.set(Opcode::noop, Flags::completion_valid | Flags::request_completion);
+    noop.completion = reinterpret_cast<std::uint64_t>(&*record);
+    const Deadline deadline = Deadline::after(patience_);
+    Taken taken;
+    while ((taken = submit({&noop, 1})).count == 0) {
+      if (taken.error != 0 && taken.error != EAGAIN)
+        return fail(
+            Code::unsupported,
+            fmt::format("{}: {}; the kernel refuses descriptors by write(): {}", facts_.path,
+                        traits_.why, std::generic_category().message(taken.error)),
+            "run with CAP_SYS_RAWIO, or with Linux 6.9.1 or newer");
+      if (deadline.passed())
+        return fail(Code::timed_out, facts_.path + ": the queue is full and stays full",
+                    "see which programs use it (accel-config list), or give it more entries");
+      std::this_thread::yield();
+    }
+    while (load_status(*record) == 0) {
+      if (deadline.passed()) {
+        record.leave();
+        return fail(Code::timed_out,
+                    fmt::format("{}: a descriptor by {} was not answered", facts_.path,
+                                to_string(traits_.entrance)),
+                    fmt::format("sudo accel-config disable-device {0}; enable it again; see dmesg",
+                                facts_.device));
+      }
+      std::this_thread::yield();
+    }
+    const Status status = status_in(load_status(*record));
+    if (status == Status::success) return {};
+    return fail(Code::unsupported, fmt::format("{}: a descriptor that does nothing failed: {}",
+                                               facts_.path, to_string(status)));
+  }
+
+  void use_write(std::string why) {
+    traits_.entrance = Entrance::write;
+    traits_.max_batch = 0;  // the first version's driver takes none by write()
+    traits_.why = std::move(why);
+  }
   void let_go() noexcept {
     // A child does not inherit the mapping, and may have something else there.
     if (portal_ != nullptr && fork_guard_.is_this()) calls_->unmap(portal_);
@@ -111,95 +193,6 @@ class DeviceQueue final : public WorkQueue {
   void* portal_ = nullptr;
   std::size_t place_ = 0;
 };
-
-Taken DeviceQueue::submit(std::span<const Descriptor> descriptors) noexcept {
-  if (!fork_guard_.is_this()) return {0, EPERM};
-  if (!file_) return {0, EBADF};
-  if (portal_ == nullptr) {
-    const ssize_t bytes = calls_->write(file_.get(), std::as_bytes(descriptors));
-    if (bytes < 0) return {0, errno == EINTR ? EAGAIN : errno};
-    return {static_cast<std::size_t>(bytes) / sizeof(Descriptor), 0};
-  }
-  publish_descriptors();
-  Taken taken;
-  for (const Descriptor& descriptor : descriptors) {
-    if (traits_.entrance == Entrance::movdir64b)
-      calls_->movdir64b(next_place(), descriptor);
-    else if (calls_->enqcmd(next_place(), descriptor))
-      return {taken.count, EAGAIN};
-    ++taken.count;
-  }
-  return taken;
-}
-
-void DeviceQueue::use_write(std::string why) {
-  traits_.entrance = Entrance::write;
-  traits_.max_batch = 0;  // the first version's driver takes none by write()
-  traits_.why = std::move(why);
-}
-
-bool DeviceQueue::choose_portal() {
-  const bool shared = facts_.kind == QueueKind::shared;
-  const PortalFeatures has = calls_->features();
-  if (!(shared ? has.enqcmd : has.movdir64b)) {
-    use_write(fmt::format("this CPU has no {}, using write()", shared ? "ENQCMD" : "MOVDIR64B"));
-    return false;
-  }
-  void* portal = calls_->map(file_.get());
-  if (portal == MAP_FAILED) {
-    const int error = errno;
-    use_write(error == EPERM ? "portal needs CAP_SYS_RAWIO, using write()"
-                             : fmt::format("portal cannot be mapped ({}), using write()",
-                                           std::generic_category().message(error)));
-    return false;
-  }
-  portal_ = portal;
-  traits_.entrance = shared ? Entrance::enqcmd : Entrance::movdir64b;
-  traits_.max_batch = facts_.max_batch;
-  return true;
-}
-
-Result<void> DeviceQueue::choose() {
-  choose_portal();
-  return prove();
-}
-
-// A descriptor that does nothing must be accepted and answered. If it is not answered its record is
-// leaked: the device may come to it later.
-Result<void> DeviceQueue::prove() {
-  DevicePages<CompletionRecord> record;
-  Descriptor noop;
-  noop.set(Opcode::noop, Flags::completion_valid | Flags::request_completion);
-  noop.completion = reinterpret_cast<std::uint64_t>(&*record);
-  const Deadline deadline = Deadline::after(patience_);
-  Taken taken;
-  while ((taken = submit({&noop, 1})).count == 0) {
-    if (taken.error != 0 && taken.error != EAGAIN)
-      return fail(Code::unsupported,
-                  fmt::format("{}: {}; the kernel refuses descriptors by write(): {}", facts_.path,
-                              traits_.why, std::generic_category().message(taken.error)),
-                  "run with CAP_SYS_RAWIO, or with Linux 6.9.1 or newer");
-    if (deadline.passed())
-      return fail(Code::timed_out, facts_.path + ": the queue is full and stays full",
-                  "see which programs use it (accel-config list), or give it more entries");
-    std::this_thread::yield();
-  }
-  while (load_status(*record) == 0) {
-    if (deadline.passed()) {
-      record.leave();
-      return fail(Code::timed_out,
-                  fmt::format("{}: a descriptor by {} was not answered", facts_.path,
-                              to_string(traits_.entrance)),
-                  fmt::format("sudo accel-config disable-device {0}; enable it again; see dmesg",
-                              facts_.device));
-    }
-    std::this_thread::yield();
-  }
-  const Status status = status_in(load_status(*record));
-  if (status == Status::success) return {};
-  return fail(Code::unsupported, fmt::format("{}: a descriptor that does nothing failed: {}",
-                                             facts_.path, to_string(status)));
-}
 
 namespace fs = std::filesystem;
 

@@ -26,7 +26,38 @@ struct GANTRY_LOCAL AttachedImage::State {
   explicit State(Consumer end) : consumer(std::move(end)) {}
 
   /// Errors as attach_image()'s.
-  [[nodiscard]] Result<void> take(Message given);
+  [[nodiscard]] Result<void> take(Message given) {
+    message = std::move(given);
+    if (message.info().type != image::kKeptImage) return keeps_none(name);
+    const ConstByteSpan there = message.segment(0).bytes;
+    const std::vector<std::byte> copy(there.begin(), there.end());
+    GANTRY_ASSIGN(image::KeptTables kept, image::parse_kept(name, copy));
+    digest = kept.digest;
+    tables = std::move(kept.tables);
+    std::size_t segment = 1;
+    for (const ImagePartition& partition : tables.partitions) {
+      ConstByteSpan& place = places.emplace_back();
+      if (partition.bytes == 0) continue;
+      if (segment < message.segments()) place = message.segment(segment++).bytes;
+      if (reinterpret_cast<std::uintptr_t>(place.data()) % kImageTensorBorder != 0)
+        return fail(
+            Code::peer_misbehaved,
+            fmt::format("image '{}': partition {} begins at no border", name, places.size() - 1),
+            "start its keeper anew");
+      if (place.size() != partition.bytes)
+        return fail(Code::peer_misbehaved,
+                    fmt::format("image '{}': partition {} has {} bytes; {} came", name,
+                                places.size() - 1, partition.bytes, place.size()),
+                    "start its keeper anew");
+    }
+    if (segment != message.segments())
+      return fail(Code::peer_misbehaved,
+                  fmt::format("image '{}': {} parts came, {} are its own", name, message.segments(),
+                              segment),
+                  "start its keeper anew");
+    for (std::size_t i = 0; i < tables.tensors.size(); ++i) by_name[tables.tensors[i].name] = i;
+    return {};
+  }
 
   std::string name;
   Consumer consumer;
@@ -36,39 +67,6 @@ struct GANTRY_LOCAL AttachedImage::State {
   std::unordered_map<std::string_view, std::size_t> by_name;
   std::vector<ConstByteSpan> places;  // of partitions
 };
-
-Result<void> AttachedImage::State::take(Message given) {
-  message = std::move(given);
-  if (message.info().type != image::kKeptImage) return keeps_none(name);
-  const ConstByteSpan there = message.segment(0).bytes;
-  const std::vector<std::byte> copy(there.begin(), there.end());
-  GANTRY_ASSIGN(image::KeptTables kept, image::parse_kept(name, copy));
-  digest = kept.digest;
-  tables = std::move(kept.tables);
-  std::size_t segment = 1;
-  for (const ImagePartition& partition : tables.partitions) {
-    ConstByteSpan& place = places.emplace_back();
-    if (partition.bytes == 0) continue;
-    if (segment < message.segments()) place = message.segment(segment++).bytes;
-    if (reinterpret_cast<std::uintptr_t>(place.data()) % kImageTensorBorder != 0)
-      return fail(
-          Code::peer_misbehaved,
-          fmt::format("image '{}': partition {} begins at no border", name, places.size() - 1),
-          "start its keeper anew");
-    if (place.size() != partition.bytes)
-      return fail(Code::peer_misbehaved,
-                  fmt::format("image '{}': partition {} has {} bytes; {} came", name,
-                              places.size() - 1, partition.bytes, place.size()),
-                  "start its keeper anew");
-  }
-  if (segment != message.segments())
-    return fail(
-        Code::peer_misbehaved,
-        fmt::format("image '{}': {} parts came, {} are its own", name, message.segments(), segment),
-        "start its keeper anew");
-  for (std::size_t i = 0; i < tables.tensors.size(); ++i) by_name[tables.tensors[i].name] = i;
-  return {};
-}
 
 AttachedImage::AttachedImage(std::shared_ptr<const State> state) noexcept
     : state_(std::move(state)) {}

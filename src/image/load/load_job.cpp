@@ -10,7 +10,7 @@
 #include "base/os/disown.hpp"
 #include "base/os/numa_nodes.hpp"
 #include "base/os/worker_thread.hpp"
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "image/tables.hpp"
 
 namespace gantry {
@@ -110,13 +110,10 @@ class LoadWorker {
       GANTRY_TRY(ask(flight));
       read = own_.lane->wait(flight.ticket, job_.ends);
     }
-    if (!read) {
-      const Bytes offset = job_.chunks[flight.chunk].offset;
-      return fail(read.error().code,
-                  fmt::format("{}: {}", image::chunk_place(job_.path, flight.chunk, offset),
-                              read.error().message),
-                  read.error().hint);
-    }
+    if (!read)
+      return prefixed(
+          read.error(), "{}",
+          image::chunk_place(job_.path, flight.chunk, job_.chunks[flight.chunk].offset));
     return job_.there(own_,
                       {flight.chunk, flight.to.bytes.first(flight.stored), Clock::now() - began});
   }

@@ -5,7 +5,7 @@
 
 #include "base/assert.hpp"
 #include "base/os/disown.hpp"
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "image/tables.hpp"
 #include "image/unpack_chunk.hpp"
 
@@ -209,10 +209,7 @@ Result<void> ImageLoading::State::take_device_place(std::size_t partition) {
                 fmt::format("{}: device {} of LoadOptions::devices is null", path, which),
                 "open it, see Runtime::open_device()");
   auto taken = copies_.take(options.devices[which], partitions[partition].bytes);
-  if (!taken)
-    return fail(taken.error().code,
-                fmt::format("{}: partition {}: {}", path, partition, taken.error().message),
-                taken.error().hint);
+  if (!taken) return prefixed(taken.error(), "{}: partition {}", path, partition);
   device_places_[partition] = *taken;
   places_[partition].keep = taken->buffer;
   if (taken->queue == nullptr) places_[partition].bytes = taken->buffer->host();
@@ -349,10 +346,7 @@ tl::unexpected<Error> ImageLoading::State::not_copied(const Copy& copy, const Er
 }
 
 tl::unexpected<Error> ImageLoading::State::at_chunk(std::size_t chunk, const Error& why) const {
-  return fail(
-      why.code,
-      fmt::format("{}: {}", image::chunk_place(path, chunk, chunks[chunk].offset), why.message),
-      why.hint);
+  return prefixed(why, "{}", image::chunk_place(path, chunk, chunks[chunk].offset));
 }
 
 void ImageLoading::State::end(Error error) noexcept {

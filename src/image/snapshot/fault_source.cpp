@@ -191,11 +191,20 @@ void FaultSource::ignore() noexcept {
   fd_.reset();
 }
 
+// False: errno says why.
+template <class Request>
+bool FaultSource::asks(unsigned long what, Request&& request) const noexcept {
+  return ::ioctl(fd_.get(), what, &request) == 0;
+}
+
+uffdio_range FaultSource::range_of(Bytes at, Bytes bytes) const noexcept {
+  return {reinterpret_cast<std::uintptr_t>(memory_.data() + at), bytes};
+}
+
 // All at once, unless the program has something of its own there by now, which the kernel refuses.
 // Of a small piece the closing lets go, unless a child of fork() has the descriptor, too.
 void FaultSource::let_go(Bytes at, Bytes bytes) noexcept {
-  uffdio_range range{reinterpret_cast<std::uintptr_t>(memory_.data() + at), bytes};
-  if (::ioctl(fd_.get(), UFFDIO_UNREGISTER, &range) == 0 || bytes <= kLeastPiece) return;
+  if (asks(UFFDIO_UNREGISTER, range_of(at, bytes)) || bytes <= kLeastPiece) return;
   const Bytes half = bytes / kPageBytes / 2 * kPageBytes;
   let_go(at, half);
   let_go(at + half, bytes - half);
@@ -215,10 +224,6 @@ std::span<const Bytes> FaultSource::take(std::array<Bytes, kMostTaken>& into) no
       dropped_->add((remove.start - base) / kPageBytes, (remove.end - remove.start) / kPageBytes);
   }
   return std::span(into).first(touched);
-}
-
-Result<void> FaultSource::answer_map(std::uint64_t page) {
-  return map(page * kPageBytes, kPageBytes, WhileDropping::wake);
 }
 
 // Calls until all is done. `call` returns the bytes it did, or -1 and errno; what is there already
@@ -267,16 +272,14 @@ std::pair<std::int64_t, int> FaultSource::try_once(Bytes at, Bytes bytes, Droppe
 
 void FaultSource::wake(Bytes at, Bytes bytes) noexcept {
   const std::shared_lock lock(*dropped_);
-  uffdio_range range{reinterpret_cast<std::uintptr_t>(memory_.data() + at), bytes};
-  ::ioctl(fd_.get(), UFFDIO_WAKE, &range);
+  static_cast<void>(asks(UFFDIO_WAKE, range_of(at, bytes)));
 }
 
 Result<void> FaultSource::copy(Bytes to, ConstByteSpan from) {
   const auto copy = [&](Bytes at, Bytes left) -> std::int64_t {
     uffdio_copy request{reinterpret_cast<std::uintptr_t>(memory_.data() + at),
                         reinterpret_cast<std::uintptr_t>(from.data() + (at - to)), left, 0, 0};
-    if (::ioctl(fd_.get(), UFFDIO_COPY, &request) == 0) return static_cast<std::int64_t>(left);
-    return request.copy;
+    return asks(UFFDIO_COPY, request) ? static_cast<std::int64_t>(left) : request.copy;
   };
   const int error = each(to, from.size(), WhileDropping::wait, Dropped::left_out, copy);
   if (error != 0) return fail_errno("userfaultfd: making pages", error);
@@ -286,18 +289,11 @@ Result<void> FaultSource::copy(Bytes to, ConstByteSpan from) {
 Result<void> FaultSource::make_zero(Bytes at, Bytes bytes, WhileDropping what) {
   const int error =
       each(at, bytes, what, Dropped::as_others, [&](Bytes from, Bytes left) -> std::int64_t {
-        uffdio_zeropage request{
-            {reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
-        if (::ioctl(fd_.get(), UFFDIO_ZEROPAGE, &request) == 0)
-          return static_cast<std::int64_t>(left);
-        return request.zeropage;
+        uffdio_zeropage request{range_of(from, left), 0, 0};
+        return asks(UFFDIO_ZEROPAGE, request) ? static_cast<std::int64_t>(left) : request.zeropage;
       });
   if (error != 0) return fail_errno("userfaultfd: making pages", error);
   return {};
-}
-
-Result<void> FaultSource::map(Bytes at, Bytes bytes) {
-  return map(at, bytes, WhileDropping::wait);
 }
 
 Result<void> FaultSource::map(Bytes at, Bytes bytes, WhileDropping what) {
@@ -305,11 +301,8 @@ Result<void> FaultSource::map(Bytes at, Bytes bytes, WhileDropping what) {
   if (!is_shared_) return make_zero(at, bytes, what);
   const int error =
       each(at, bytes, what, Dropped::as_others, [&](Bytes from, Bytes left) -> std::int64_t {
-        uffdio_continue request{
-            {reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
-        if (::ioctl(fd_.get(), UFFDIO_CONTINUE, &request) == 0)
-          return static_cast<std::int64_t>(left);
-        return request.mapped;
+        uffdio_continue request{range_of(from, left), 0, 0};
+        return asks(UFFDIO_CONTINUE, request) ? static_cast<std::int64_t>(left) : request.mapped;
       });
   if (error == EFAULT) return make_zero(at, bytes, what);  // the memfd has none there
   if (error != 0) return fail_errno("userfaultfd: mapping pages", error);
@@ -319,9 +312,8 @@ Result<void> FaultSource::map(Bytes at, Bytes bytes, WhileDropping what) {
 // While somebody drops pages those who sleep there touch them again, and are answered then.
 void FaultSource::poison(Bytes at, Bytes bytes) noexcept {
   const auto poison = [&](Bytes from, Bytes left) -> std::int64_t {
-    uffdio_poison request{{reinterpret_cast<std::uintptr_t>(memory_.data() + from), left}, 0, 0};
-    if (::ioctl(fd_.get(), UFFDIO_POISON, &request) == 0) return static_cast<std::int64_t>(left);
-    return request.updated;
+    uffdio_poison request{range_of(from, left), 0, 0};
+    return asks(UFFDIO_POISON, request) ? static_cast<std::int64_t>(left) : request.updated;
   };
   const int error =
       has_poison_ ? each(at, bytes, WhileDropping::wake, Dropped::left_out, poison) : EINVAL;

@@ -1,6 +1,7 @@
 #pragma once  // image/snapshot/fault_source.hpp: pages that are not there, by userfaultfd; those
               // that the program gave back, and those that never come.
 
+#include <linux/userfaultfd.h>
 #include <pthread.h>
 
 #include <array>
@@ -109,14 +110,18 @@ class FaultSource {
   [[nodiscard]] bool was_dropped(std::uint64_t page) const noexcept { return dropped_->has(page); }
   /// As map() below, of a page; while somebody drops pages whoever sleeps on it touches it again
   /// instead.
-  [[nodiscard]] Result<void> answer_map(std::uint64_t page);
+  [[nodiscard]] Result<void> answer_map(std::uint64_t page) {
+    return map(page * kPageBytes, kPageBytes, WhileDropping::wake);
+  }
 
   // ---- for all
   // In whole pages, whose offsets count from the first byte on. A page that is mapped already stays
   // as it is. All wake whoever sleeps there. Errors: `out_of_memory`, `system`.
   [[nodiscard]] Result<void> copy(Bytes to, ConstByteSpan from);  ///< New pages with these bytes.
-  [[nodiscard]] Result<void> map(Bytes at,
-                                 Bytes bytes);  ///< What shared memory has there; else zeros.
+  /// What shared memory has there; else zeros.
+  [[nodiscard]] Result<void> map(Bytes at, Bytes bytes) {
+    return map(at, bytes, WhileDropping::wait);
+  }
   /// Touching them is SIGBUS from now on (SIGSEGV before Linux 6.6).
   void poison(Bytes at, Bytes bytes) noexcept;
   [[nodiscard]] int poison_signal() const noexcept { return has_poison_ ? SIGBUS : SIGSEGV; }
@@ -131,6 +136,9 @@ class FaultSource {
   template <class Call>
   [[nodiscard]] std::pair<std::int64_t, int> try_once(Bytes at, Bytes bytes, Dropped dropped,
                                                       Call call) noexcept;
+  template <class Request>
+  [[nodiscard]] bool asks(unsigned long what, Request&& request) const noexcept;
+  [[nodiscard]] uffdio_range range_of(Bytes at, Bytes bytes) const noexcept;
   void let_go(Bytes at, Bytes bytes) noexcept;
   [[nodiscard]] Result<void> make_zero(Bytes at, Bytes bytes, WhileDropping what);
   [[nodiscard]] Result<void> map(Bytes at, Bytes bytes, WhileDropping what);

@@ -5,7 +5,6 @@
 #include <deque>
 #include <mutex>
 #include <span>
-#include <thread>
 #include <vector>
 
 #include "engine/codec/codec.hpp"
@@ -16,7 +15,7 @@
 
 namespace gantry::snapshot {
 
-class PageLoader;
+class PageFetcher;
 
 /// Pages of a chunk that lie together in the image.
 struct Grain {
@@ -27,46 +26,6 @@ struct Grain {
 
 /// Until what has come somebody waits for the next grain to fetch.
 enum class Until : std::uint8_t { now, working_set, all };
-
-/// A thread that reads the frame of a grain alone, beside the workers. While
-/// nobody waits for anything it reads where the frames of packed chunks lie.
-class PageFetcher {
- public:
-  explicit PageFetcher(PageLoader& loader) : loader_(loader) {}
-
-  /// Before start().
-  [[nodiscard]] Result<void> prepare(FileIo& io);
-  [[nodiscard]] Result<void> start();
-  void cancel() noexcept;
-  void join() noexcept;
-
- private:
-  /// What is read of the file for one grain, or for one head.
-  struct Read {
-    Grain grain;
-    Bytes bytes = 0;   // of what is wanted
-    Bytes before = 0;  // read in front of it, up to a border
-    Ticket ticket{};
-    ByteSpan into{};  // all that is read
-  };
-  [[nodiscard]] Result<void> run();
-  [[nodiscard]] Result<void> read_heads();
-  [[nodiscard]] Result<void> fetch_until(Until until);
-  [[nodiscard]] Result<void> fetch(std::span<const Grain> grains);
-  [[nodiscard]] Result<void> need_heads(std::span<const Grain> grains);
-  [[nodiscard]] Result<Read> begin(Grain grain, Bytes from, Bytes bytes, std::size_t slot);
-  [[nodiscard]] Result<ConstByteSpan> finish(const Read& read);
-  [[nodiscard]] Result<void> unpack(const Read& read, ConstByteSpan stored);
-  [[nodiscard]] tl::unexpected<Error> bad(const Error& error, std::size_t chunk) const;
-
-  PageLoader& loader_;
-  std::unique_ptr<FileLane> lane_;
-  std::vector<LoadMemory> buffers_;  // a read each
-  LoadMemory raw_;
-  std::vector<std::vector<std::byte>> heads_;  // of chunks; empty: not read, or not packed
-  codec::Decoder decoder_;
-  std::thread thread_;
-};
 
 /// Loads the working set, then the rest, chunk by chunk; what somebody waits for is fetched beside
 /// that, whoever has its chunk. Pages are made grain by grain: 16 that lie together in the image.
@@ -148,7 +107,7 @@ class PageLoader final : public LoadJob {
   std::size_t first_grains_ = 0;          // how many the working set has
   std::size_t first_chunks_ = 0;          // the same of chunks, the first of order_
   const std::chrono::steady_clock::time_point began_ = std::chrono::steady_clock::now();
-  std::optional<PageFetcher> fetcher_;
+  std::unique_ptr<PageFetcher> fetcher_;
 
   // Changed past the lock, since a thread that makes pages must not wait for another.
   std::vector<std::atomic<std::uint8_t>> states_;  // of grains, in the order of chunks

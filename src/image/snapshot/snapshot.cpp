@@ -11,7 +11,7 @@
 #include "base/os/fork_error.hpp"
 #include "base/os/thread_urgency.hpp"
 #include "base/os/worker_thread.hpp"
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "image/snapshot/page_loader.hpp"
 #include "image/snapshot/tables.hpp"
 
@@ -23,30 +23,120 @@ class FaultWatch {
  public:
   /// Watches the memory from now on; nobody is answered before start().
   [[nodiscard]] static Result<std::unique_ptr<FaultWatch>> make(FaultSource faults,
-                                                                const Memory& memory, bool records);
-  ~FaultWatch();
+                                                                const Memory& memory,
+                                                                bool records) {
+    GANTRY_ASSIGN(Fd wake, make_event());
+    Fd both(::epoll_create1(EPOLL_CLOEXEC));
+    if (!both) return fail_errno("epoll_create1");
+    for (const int one : {faults.descriptor(), wake.get()}) {
+      epoll_event event{.events = EPOLLIN, .data = {}};
+      if (::epoll_ctl(both.get(), EPOLL_CTL_ADD, one, &event) != 0) return fail_errno("epoll_ctl");
+    }
+    std::unique_ptr<FaultWatch> watch(
+        new FaultWatch(std::move(faults), std::move(wake), std::move(both), records));
+    GANTRY_TRY(watch->faults_.watch(memory));
+    return watch;
+  }
+
+  ~FaultWatch() {
+    {
+      const std::lock_guard lock(mutex_);
+      stops_ = true;
+    }
+    ring(wake_.get());
+    if (thread_.joinable()) thread_.join();
+    faults_.ignore();
+  }
+
   FaultWatch(const FaultWatch&) = delete;
   FaultWatch& operator=(const FaultWatch&) = delete;
 
   /// `loader`: null if everything is there. It outlives the watch.
-  [[nodiscard]] Result<void> start(PageLoader* loader);
+  [[nodiscard]] Result<void> start(PageLoader* loader) {
+    loader_ = loader;
+    const StartsUrgent urgent;
+    GANTRY_ASSIGN(thread_, start_thread("a thread that answers faults", [this] {
+                    ::pthread_setname_np(::pthread_self(), "gantry-faults");
+                    run();
+                  }));
+    return {};
+  }
+
   [[nodiscard]] FaultSource& faults() noexcept { return faults_; }
   /// An event to ring when the loader has everything.
   [[nodiscard]] int over() const noexcept { return wake_.get(); }
-  void settle();
+  void settle() {
+    {
+      const std::lock_guard lock(mutex_);
+      records_ = false;
+    }
+    ring(wake_.get());
+  }
+
   /// All is there: waits until nothing is watched any more, unless it is recorded.
-  void wait_until_over();
-  [[nodiscard]] std::vector<std::uint64_t> touched();
-  [[nodiscard]] std::size_t count();
+  void wait_until_over() {
+    std::unique_lock lock(mutex_);
+    while (!is_over_ && !records_) ended_.wait(lock);
+  }
+  [[nodiscard]] std::vector<std::uint64_t> touched() {
+    const std::lock_guard lock(mutex_);
+    return touched_;
+  }
+  [[nodiscard]] std::size_t count() {
+    const std::lock_guard lock(mutex_);
+    return count_;
+  }
 
  private:
-  FaultWatch(FaultSource faults, Fd wake, Fd both, bool records);
-  void run();
+  FaultWatch(FaultSource faults, Fd wake, Fd both, bool records)
+      : faults_(std::move(faults)),
+        wake_(std::move(wake)),
+        both_(std::move(both)),
+        records_(records) {}
+
+  void run() {
+    std::array<Bytes, FaultSource::kMostTaken> touched;
+    while (goes_on()) {
+      epoll_event event{};
+      if (::epoll_wait(both_.get(), &event, 1, -1) < 0) continue;  // EINTR
+      drain(wake_.get());
+      for (const Bytes at : faults_.take(touched)) {
+        auto answered = guarded([&] { return answer(at / kPageBytes); });
+        if (answered) continue;
+        if (loader_ != nullptr) loader_->end(std::move(answered).error());
+        faults_.poison(at, kPageBytes);
+      }
+    }
+    const std::lock_guard lock(mutex_);
+    if (!stops_) faults_.ignore();  // else when nobody makes pages any more
+    is_over_ = true;
+    ended_.notify_all();
+  }
+
   /// Errors: no page could be made.
-  [[nodiscard]] Result<void> answer(std::uint64_t page);
+  [[nodiscard]] Result<void> answer(std::uint64_t page) {
+    record(page);
+    const bool is_there = loader_ == nullptr || faults_.was_dropped(page);
+    const auto answer = is_there ? PageLoader::Answer::map : loader_->touched(page);
+    if (answer == PageLoader::Answer::map) return faults_.answer_map(page);
+    if (answer == PageLoader::Answer::never) faults_.poison(page * kPageBytes, kPageBytes);
+    return {};
+  }
+
   /// Where there is no memory for that it is not recorded.
-  void record(std::uint64_t page) noexcept;
-  [[nodiscard]] bool goes_on();
+  void record(std::uint64_t page) noexcept {
+    const std::lock_guard lock(mutex_);
+    ++count_;
+    static_cast<void>(guarded([&]() -> Result<void> {
+      if (records_ && known_.insert(page).second) touched_.push_back(page);
+      return {};
+    }));
+  }
+
+  [[nodiscard]] bool goes_on() {
+    const std::lock_guard lock(mutex_);
+    return !stops_ && (records_ || (loader_ != nullptr && !loader_->is_whole()));
+  }
 
   FaultSource faults_;
   Fd wake_;
@@ -64,133 +154,126 @@ class FaultWatch {
   std::vector<std::uint64_t> touched_;  // in their order
 };
 
-FaultWatch::FaultWatch(FaultSource faults, Fd wake, Fd both, bool records)
-    : faults_(std::move(faults)),
-      wake_(std::move(wake)),
-      both_(std::move(both)),
-      records_(records) {}
-
-Result<std::unique_ptr<FaultWatch>> FaultWatch::make(FaultSource faults, const Memory& memory,
-                                                     bool records) {
-  GANTRY_ASSIGN(Fd wake, make_event());
-  Fd both(::epoll_create1(EPOLL_CLOEXEC));
-  if (!both) return fail_errno("epoll_create1");
-  for (const int one : {faults.descriptor(), wake.get()}) {
-    epoll_event event{.events = EPOLLIN, .data = {}};
-    if (::epoll_ctl(both.get(), EPOLL_CTL_ADD, one, &event) != 0) return fail_errno("epoll_ctl");
-  }
-  std::unique_ptr<FaultWatch> watch(
-      new FaultWatch(std::move(faults), std::move(wake), std::move(both), records));
-  GANTRY_TRY(watch->faults_.watch(memory));
-  return watch;
-}
-
-Result<void> FaultWatch::start(PageLoader* loader) {
-  loader_ = loader;
-  const StartsUrgent urgent;
-  GANTRY_ASSIGN(thread_, start_thread("a thread that answers faults", [this] {
-                  ::pthread_setname_np(::pthread_self(), "gantry-faults");
-                  run();
-                }));
-  return {};
-}
-
-FaultWatch::~FaultWatch() {
-  {
-    const std::lock_guard lock(mutex_);
-    stops_ = true;
-  }
-  ring(wake_.get());
-  if (thread_.joinable()) thread_.join();
-  faults_.ignore();
-}
-
-void FaultWatch::settle() {
-  {
-    const std::lock_guard lock(mutex_);
-    records_ = false;
-  }
-  ring(wake_.get());
-}
-
-bool FaultWatch::goes_on() {
-  const std::lock_guard lock(mutex_);
-  return !stops_ && (records_ || (loader_ != nullptr && !loader_->is_whole()));
-}
-
-void FaultWatch::run() {
-  std::array<Bytes, FaultSource::kMostTaken> touched;
-  while (goes_on()) {
-    epoll_event event{};
-    if (::epoll_wait(both_.get(), &event, 1, -1) < 0) continue;  // EINTR
-    drain(wake_.get());
-    for (const Bytes at : faults_.take(touched)) {
-      auto answered = guarded([&] { return answer(at / kPageBytes); });
-      if (answered) continue;
-      if (loader_ != nullptr) loader_->end(std::move(answered).error());
-      faults_.poison(at, kPageBytes);
-    }
-  }
-  const std::lock_guard lock(mutex_);
-  if (!stops_) faults_.ignore();  // else when nobody makes pages any more
-  is_over_ = true;
-  ended_.notify_all();
-}
-
-void FaultWatch::wait_until_over() {
-  std::unique_lock lock(mutex_);
-  while (!is_over_ && !records_) ended_.wait(lock);
-}
-
-void FaultWatch::record(std::uint64_t page) noexcept {
-  const std::lock_guard lock(mutex_);
-  ++count_;
-  static_cast<void>(guarded([&]() -> Result<void> {
-    if (records_ && known_.insert(page).second) touched_.push_back(page);
-    return {};
-  }));
-}
-
-Result<void> FaultWatch::answer(std::uint64_t page) {
-  record(page);
-  const bool is_there = loader_ == nullptr || faults_.was_dropped(page);
-  const auto answer = is_there ? PageLoader::Answer::map : loader_->touched(page);
-  if (answer == PageLoader::Answer::map) return faults_.answer_map(page);
-  if (answer == PageLoader::Answer::never) faults_.poison(page * kPageBytes, kPageBytes);
-  return {};
-}
-
-std::vector<std::uint64_t> FaultWatch::touched() {
-  const std::lock_guard lock(mutex_);
-  return touched_;
-}
-
-std::size_t FaultWatch::count() {
-  const std::lock_guard lock(mutex_);
-  return count_;
-}
-
 }  // namespace gantry::snapshot
 
 namespace gantry {
 
 struct GANTRY_LOCAL Snapshot::State {
   explicit State(snapshot::Memory made) noexcept : memory(std::move(made)) {}
-  ~State();
+  // Nobody makes pages any more, then nobody answers, then the memory goes. A fork's copy has none
+  // of it: something else may be where the memory was, locks may be held and conditions waited for.
+  ~State() {
+    if (!fork_guard.is_this()) {
+      memory.forget_mapping();
+      disown(std::move(loader));
+      disown(std::move(watch_));
+      return;
+    }
+    if (loader != nullptr) loader->stop();
+    watch_.reset();
+  }
+
   State(const State&) = delete;
   State& operator=(const State&) = delete;
 
   /// Begins to load.
   [[nodiscard]] Result<void> start(const Image& image, snapshot::Checked tables,
-                                   const RestoreOptions& options);
-  [[nodiscard]] Result<void> record(bool own_accesses_only);
-  [[nodiscard]] Result<void> settled();
+                                   const RestoreOptions& options) {
+    loader = std::make_unique<snapshot::PageLoader>(image, memory, std::move(tables), options);
+    has_recorded_ = options.record;
+    Result<snapshot::FaultSource> faults = fail(Code::unsupported, "all was to be loaded first");
+    if (options.lazy != Lazy::no || options.record)
+      faults = snapshot::FaultSource::open(options.own_accesses_only);
+    if (!faults && (options.lazy == Lazy::require || options.record))
+      return prefixed(faults.error(), "{}", image.path());
+    if (!faults || options.lazy == Lazy::no)
+      why_not_lazy_ = faults ? "all was to be loaded first" : faults.error().message;
+    if (!faults) {
+      GANTRY_TRY(memory.open());
+      GANTRY_TRY(loader->start(image, nullptr, -1));
+      return loader->wait(snapshot::PageLoader::What::all, Deadline::never());
+    }
+    GANTRY_ASSIGN(watch_, snapshot::FaultWatch::make(std::move(*faults), memory, options.record));
+    GANTRY_TRY(memory.open());
+    GANTRY_TRY(watch_->start(loader.get()));
+    GANTRY_TRY(loader->start(image, &watch_->faults(), watch_->over()));
+    if (options.lazy == Lazy::no)
+      return loader->wait(snapshot::PageLoader::What::all, Deadline::never());
+    return {};
+  }
+
+  [[nodiscard]] Result<void> record(bool own_accesses_only) {
+    if (!fork_guard.is_this()) return belongs_to_parent("a snapshot");
+    if (memory.kind() == snapshot::Memory::Kind::own)
+      return fail(Code::invalid_argument,
+                  "recording what was restored without RestoreOptions::record: the kernel says of "
+                  "shared memory only who touches what is there",
+                  "restore it with RestoreOptions::record");
+    if (!is_whole()) {
+      if (const auto error = loader->error()) return tl::unexpected(*error);
+      return fail(Code::invalid_argument, "recording while a snapshot is loading",
+                  "wait for it, or restore it with RestoreOptions::record");
+    }
+    GANTRY_ASSIGN(auto faults, snapshot::FaultSource::open(own_accesses_only));
+    const std::lock_guard lock(mutex_);
+    end_watch();
+    touched_.clear();
+    has_recorded_ = true;
+    GANTRY_ASSIGN(auto watch, snapshot::FaultWatch::make(std::move(faults), memory, true));
+    GANTRY_TRY(watch->start(nullptr));
+    GANTRY_TRY(memory.unmap_pages());  // for which the kernel waits until the watch knows of it
+    watch_ = std::move(watch);
+    return {};
+  }
+
+  [[nodiscard]] Result<void> settled() {
+    if (!fork_guard.is_this()) return belongs_to_parent("a snapshot");
+    const std::lock_guard lock(mutex_);
+    if (watch_ == nullptr) return {};
+    watch_->settle();
+    if (is_whole()) end_watch();
+    return {};
+  }
+
   /// Waits until everything is there, and watches own memory no more.
-  [[nodiscard]] Result<void> prepare_save();
-  [[nodiscard]] std::vector<std::uint64_t> touched();
-  [[nodiscard]] RestoreReport report();
+  // Whoever touches zeros by way of the kernel gets EFAULT while only own accesses are answered.
+  [[nodiscard]] Result<void> prepare_save() {
+    GANTRY_TRY(wait(snapshot::PageLoader::What::all, Deadline::never()));
+    const std::lock_guard lock(mutex_);
+    if (memory.kind() == snapshot::Memory::Kind::own) end_watch();
+    return {};
+  }
+
+  [[nodiscard]] std::vector<std::uint64_t> touched() {
+    if (!fork_guard.is_this()) return {};
+    const std::lock_guard lock(mutex_);
+    if (has_recorded_ || loader == nullptr) return watch_ != nullptr ? watch_->touched() : touched_;
+    return {loader->working_set().begin(), loader->working_set().end()};
+  }
+
+  [[nodiscard]] RestoreReport report() {
+    RestoreReport report;
+    if (!fork_guard.is_this()) return report;
+    const std::lock_guard lock(mutex_);
+    report.bytes = memory.mapped().size();
+    report.is_lazy = loader != nullptr && why_not_lazy_.empty();
+    report.why_not_lazy = why_not_lazy_;
+    report.faults = faults_ + (watch_ != nullptr ? watch_->count() : 0);
+    if (loader != nullptr) loader->add_to(report);
+    return report;
+  }
+
   /// Errors: what ended the loading; `invalid_argument` in a child of fork().
-  [[nodiscard]] Result<void> wait(snapshot::PageLoader::What what, Deadline deadline) const;
+  [[nodiscard]] Result<void> wait(snapshot::PageLoader::What what, Deadline deadline) const {
+    if (!fork_guard.is_this()) return belongs_to_parent("a snapshot");
+    if (loader == nullptr) return {};
+    GANTRY_TRY(loader->wait(what, deadline));
+    if (!loader->is_whole()) return {};
+    // Else a system call on zeros would get EFAULT until the watching ends.
+    const std::lock_guard lock(mutex_);
+    if (watch_ != nullptr) watch_->wait_until_over();
+    return {};
+  }
 
   snapshot::Memory memory;
   const ForkGuard fork_guard;
@@ -198,7 +281,14 @@ struct GANTRY_LOCAL Snapshot::State {
 
  private:
   [[nodiscard]] bool is_whole() const { return loader == nullptr || loader->is_whole(); }
-  void end_watch();
+  // Everything is there, and no worker uses the watch any more.
+  void end_watch() {
+    if (loader != nullptr) loader->stop();
+    if (watch_ == nullptr) return;
+    touched_ = watch_->touched();
+    faults_ += watch_->count();
+    watch_.reset();
+  }
 
   std::string why_not_lazy_;
   mutable std::mutex mutex_;  // of all below
@@ -207,125 +297,6 @@ struct GANTRY_LOCAL Snapshot::State {
   std::vector<std::uint64_t> touched_;  // when no watch has them
   std::size_t faults_ = 0;              // of watches that are gone
 };
-
-// Nobody makes pages any more, then nobody answers, then the memory goes. A fork's copy has none of
-// it: something else may be where the memory was, locks may be held and conditions waited for.
-Snapshot::State::~State() {
-  if (!fork_guard.is_this()) {
-    memory.forget_mapping();
-    disown(std::move(loader));
-    disown(std::move(watch_));
-    return;
-  }
-  if (loader != nullptr) loader->stop();
-  watch_.reset();
-}
-
-Result<void> Snapshot::State::start(const Image& image, snapshot::Checked tables,
-                                    const RestoreOptions& options) {
-  loader = std::make_unique<snapshot::PageLoader>(image, memory, std::move(tables), options);
-  has_recorded_ = options.record;
-  Result<snapshot::FaultSource> faults = fail(Code::unsupported, "all was to be loaded first");
-  if (options.lazy != Lazy::no || options.record)
-    faults = snapshot::FaultSource::open(options.own_accesses_only);
-  if (!faults && (options.lazy == Lazy::require || options.record))
-    return fail(faults.error().code, fmt::format("{}: {}", image.path(), faults.error().message),
-                faults.error().hint);
-  if (!faults || options.lazy == Lazy::no)
-    why_not_lazy_ = faults ? "all was to be loaded first" : faults.error().message;
-  if (!faults) {
-    GANTRY_TRY(memory.open());
-    GANTRY_TRY(loader->start(image, nullptr, -1));
-    return loader->wait(snapshot::PageLoader::What::all, Deadline::never());
-  }
-  GANTRY_ASSIGN(watch_, snapshot::FaultWatch::make(std::move(*faults), memory, options.record));
-  GANTRY_TRY(memory.open());
-  GANTRY_TRY(watch_->start(loader.get()));
-  GANTRY_TRY(loader->start(image, &watch_->faults(), watch_->over()));
-  if (options.lazy == Lazy::no)
-    return loader->wait(snapshot::PageLoader::What::all, Deadline::never());
-  return {};
-}
-
-// Everything is there, and no worker uses the watch any more.
-void Snapshot::State::end_watch() {
-  if (loader != nullptr) loader->stop();
-  if (watch_ == nullptr) return;
-  touched_ = watch_->touched();
-  faults_ += watch_->count();
-  watch_.reset();
-}
-
-Result<void> Snapshot::State::record(bool own_accesses_only) {
-  if (!fork_guard.is_this()) return belongs_to_parent("a snapshot");
-  if (memory.kind() == snapshot::Memory::Kind::own)
-    return fail(Code::invalid_argument,
-                "recording what was restored without RestoreOptions::record: the kernel says of "
-                "shared memory only who touches what is there",
-                "restore it with RestoreOptions::record");
-  if (!is_whole()) {
-    if (const auto error = loader->error()) return tl::unexpected(*error);
-    return fail(Code::invalid_argument, "recording while a snapshot is loading",
-                "wait for it, or restore it with RestoreOptions::record");
-  }
-  GANTRY_ASSIGN(auto faults, snapshot::FaultSource::open(own_accesses_only));
-  const std::lock_guard lock(mutex_);
-  end_watch();
-  touched_.clear();
-  has_recorded_ = true;
-  GANTRY_ASSIGN(auto watch, snapshot::FaultWatch::make(std::move(faults), memory, true));
-  GANTRY_TRY(watch->start(nullptr));
-  GANTRY_TRY(memory.unmap_pages());  // for which the kernel waits until the watch knows of it
-  watch_ = std::move(watch);
-  return {};
-}
-
-Result<void> Snapshot::State::settled() {
-  if (!fork_guard.is_this()) return belongs_to_parent("a snapshot");
-  const std::lock_guard lock(mutex_);
-  if (watch_ == nullptr) return {};
-  watch_->settle();
-  if (is_whole()) end_watch();
-  return {};
-}
-
-// Whoever touches zeros by way of the kernel gets EFAULT while only own accesses are answered.
-Result<void> Snapshot::State::prepare_save() {
-  GANTRY_TRY(wait(snapshot::PageLoader::What::all, Deadline::never()));
-  const std::lock_guard lock(mutex_);
-  if (memory.kind() == snapshot::Memory::Kind::own) end_watch();
-  return {};
-}
-
-std::vector<std::uint64_t> Snapshot::State::touched() {
-  if (!fork_guard.is_this()) return {};
-  const std::lock_guard lock(mutex_);
-  if (has_recorded_ || loader == nullptr) return watch_ != nullptr ? watch_->touched() : touched_;
-  return {loader->working_set().begin(), loader->working_set().end()};
-}
-
-RestoreReport Snapshot::State::report() {
-  RestoreReport report;
-  if (!fork_guard.is_this()) return report;
-  const std::lock_guard lock(mutex_);
-  report.bytes = memory.mapped().size();
-  report.is_lazy = loader != nullptr && why_not_lazy_.empty();
-  report.why_not_lazy = why_not_lazy_;
-  report.faults = faults_ + (watch_ != nullptr ? watch_->count() : 0);
-  if (loader != nullptr) loader->add_to(report);
-  return report;
-}
-
-Result<void> Snapshot::State::wait(snapshot::PageLoader::What what, Deadline deadline) const {
-  if (!fork_guard.is_this()) return belongs_to_parent("a snapshot");
-  if (loader == nullptr) return {};
-  GANTRY_TRY(loader->wait(what, deadline));
-  if (!loader->is_whole()) return {};
-  // Else a system call on zeros would get EFAULT until the watching ends.
-  const std::lock_guard lock(mutex_);
-  if (watch_ != nullptr) watch_->wait_until_over();
-  return {};
-}
 
 namespace {
 
@@ -371,9 +342,7 @@ Result<Snapshot> Snapshot::restore(const std::string& path, const RestoreOptions
     using Kind = snapshot::Memory::Kind;
     auto memory = snapshot::Memory::make(std::move(checked.regions),
                                          options.record ? Kind::shared : Kind::own);
-    if (!memory)
-      return fail(memory.error().code, fmt::format("{}: {}", path, memory.error().message),
-                  memory.error().hint);
+    if (!memory) return prefixed(memory.error(), "{}", path);
     Snapshot restored(std::make_shared<State>(std::move(*memory)));
     GANTRY_TRY(restored.state_->start(image, std::move(checked), options));
     return restored;

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/crc32c.hpp"
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "image/tables.hpp"
 
 namespace gantry::snapshot {
@@ -308,9 +308,7 @@ std::vector<std::uint32_t> crcs_of(const Contents& contents, const Tables& table
 
 Result<ImageFacts> save(const std::string& path, const Memory& memory,
                         const std::vector<std::uint64_t>& touched, const ImageOptions& packing) {
-  const auto of_path = [&](const Error& error) {
-    return fail(error.code, fmt::format("{}: {}", path, error.message), error.hint);
-  };
+  const auto of_path = [&](const Error& error) { return prefixed(error, "{}", path); };
   const auto reader = MemoryReader::make(memory);
   if (!reader) return of_path(reader.error());
   if (const auto fine = PageMap::make(memory.pages(), touched, {}); !fine)

@@ -1,10 +1,9 @@
 // A stage's ends over plain pipes that the launcher made: what a user would write by hand, done
 // well. The kernel copies every payload in and out again.
 #include <algorithm>
-#include <charconv>
 
 #include "base/os/system_memory.hpp"
-#include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "channel/wire/metrics_page.hpp"
 #include "stage/pipe/stage_pipe_frames.hpp"
 #include "stage/stage_link.hpp"
@@ -13,15 +12,30 @@ namespace gantry {
 namespace {
 
 Result<Fd> open_pipe(const StageEndpoint& end, const StageEndpoint::Link& link) {
-  int number = -1;
-  const char* const last = link.address.data() + link.address.size();
-  if (const auto [stop, error] = std::from_chars(link.address.data(), last, number);
-      error != std::errc() || stop != last || number < 0)
+  const auto number = number_in<int>(link.address);
+  if (!number || *number < 0)
     return fail(Code::invalid_argument,
                 fmt::format("{}: '{}' is not a descriptor", quoted(end), link.address));
-  GANTRY_ASSIGN(Fd pipe, take_inherited(number, quoted(end)));
+  GANTRY_ASSIGN(Fd pipe, take_inherited(*number, quoted(end)));
   GANTRY_TRY(prepare_pipe(pipe, quoted(end)));
   return pipe;
+}
+
+/// The page in which a link counts: the launcher's, or one of its own.
+Result<Metrics> open_metrics(const StageEndpoint& end, const StageEndpoint::Link& link) {
+  if (link.metrics_descriptor < 0) return Metrics::create();
+  GANTRY_ASSIGN(Fd page, take_inherited(link.metrics_descriptor, quoted(end) + " (counters)"));
+  return Metrics::adopt(page.release(), true);
+}
+
+/// All parts of a draft, one behind the other: the pipe copies them anyway.
+Result<std::vector<std::byte>> joined(const Draft& draft) {
+  return guarded([&]() -> Result<std::vector<std::byte>> {
+    std::vector<std::byte> bytes;
+    for (const Draft::Part& part : draft.parts())
+      bytes.insert(bytes.end(), part.bytes.begin(), part.bytes.end());
+    return bytes;
+  });
 }
 
 template <class Frames>
@@ -31,6 +45,11 @@ struct PipeLink {
 
   [[nodiscard]] Meter& meter() const { return *metrics.meter(); }
   [[nodiscard]] WaitTicks& waits() const { return MetricsMaker::page(metrics)->waits; }
+  /// Counts a payload that the kernel copied; its copy is inside the receiver's hand-off.
+  void count(Bytes bytes) const {
+    meter().copy(CopyEngine::kernel, bytes, 0);
+    meter().message(bytes);
+  }
 };
 
 // ---- receiving -----------------------------------------------------------------------------
@@ -91,7 +110,11 @@ class PipeInput final : public StageInput::Impl {
     const auto frame = link.frames.take_frame();
     const ByteSpan bytes = frame.buffer ? frame.buffer->bytes : ByteSpan();
     last_bytes_ = bytes.size();
-    count_received(link.meter(), bytes.size(), frame.header.sent_ticks, asked);
+    // The hand-off runs from the later of the two until now, when the payload is in hand, whole.
+    // The sender's value is not trusted.
+    const std::uint64_t now = Meter::ticks();
+    link.meter().handoff(now - std::min(now, std::max(frame.header.sent_ticks, asked)));
+    link.count(bytes.size());
     const MessageInfo info = frame.header.info(++sequence_);
     if (bytes.size() > Message::kInlineBytes) return {store_, frame.buffer->token, bytes, info};
     Message small(bytes, info);
@@ -151,7 +174,7 @@ class PipeOutput final : public StageOutput::Impl {
     GANTRY_TRY(store_->check_size(payload.size()));
     GANTRY_ASSIGN(Link* const link, pick(options.deadline));
     GANTRY_TRY(write(*link, FrameHeader::Kind::data, payload, options));
-    count_sent(link->meter(), payload.size());
+    link->count(payload.size());
     next_ = static_cast<std::size_t>(link - links_.data()) + 1;
     return {};
   }

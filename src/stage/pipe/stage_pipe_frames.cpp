@@ -189,29 +189,20 @@ Result<bool> FrameReader::fill(ByteSpan into, Bytes& have) {
   return true;
 }
 
-Result<void> FrameReader::check_kind() const {
-  if (header_.valid()) return {};
-  return fail(Code::peer_misbehaved, fmt::format("{}: what came is not a message", channel_),
-              "something else writes into this stage's pipe");
-}
-
-Result<void> FrameReader::check_length() const {
-  if (header_.length > largest_bytes_)
-    return fail(Code::peer_misbehaved,
-                fmt::format("{}: the sending stage announced {} bytes, more than this "
-                            "machine's memory of {}",
-                            channel_, header_.length, largest_bytes_));
-  return {};
-}
-
 Result<FrameReader::State> FrameReader::advance(BufferStore& store) {
   if (header_have_ < sizeof header_) {
     const auto header = std::as_writable_bytes(std::span(&header_, 1));
     GANTRY_ASSIGN(const bool whole, fill(header, header_have_));
     if (!whole && header_have_ < offsetof(FrameHeader, length)) return State::starved;
-    GANTRY_TRY(check_kind());  // what is no header may be shorter than one
+    if (!header_.valid())  // what is no header may be shorter than one
+      return fail(Code::peer_misbehaved, fmt::format("{}: what came is not a message", channel_),
+                  "something else writes into this stage's pipe");
     if (!whole) return State::starved;
-    GANTRY_TRY(check_length());
+    if (header_.length > largest_bytes_)
+      return fail(Code::peer_misbehaved,
+                  fmt::format("{}: the sending stage announced {} bytes, more than this "
+                              "machine's memory of {}",
+                              channel_, header_.length, largest_bytes_));
   }
   if (header_.kind == FrameHeader::Kind::end) {
     pipe_.reset();  // a sender that waits for this reader to go sees it

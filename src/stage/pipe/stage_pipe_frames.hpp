@@ -168,8 +168,6 @@ class FrameReader {
 
  private:
   [[nodiscard]] Result<bool> fill(ByteSpan into, Bytes& have);
-  [[nodiscard]] Result<void> check_kind() const;
-  [[nodiscard]] Result<void> check_length() const;
 
   std::string channel_;
   Fd pipe_;
