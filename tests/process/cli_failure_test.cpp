@@ -68,14 +68,18 @@ TEST_F(Cli, WithRaisedRightsNoVariableNamesAPath) {
   constexpr uid_t kNobody = 65534;
   const ScratchDirectory files;
   Command command = gantry({"doctor", "--json"});
-  const std::string raised = files.file("gantry");
-  std::filesystem::copy_file(command.argv[0], raised);
+  const std::string raised = files.file("gantry-look");
+  // The program that has the command: `gantry` looks for it beside itself.
+  std::filesystem::copy_file(
+      std::filesystem::path(command.argv[0]).parent_path() / "../libexec/gantry/gantry-look",
+      raised);
+  command.argv[0] = raised;
   ASSERT_EQ(::chown(raised.c_str(), kNobody, kNobody), 0);
-  ASSERT_EQ(::chmod(raised.c_str(), 04755), 0);
+  ASSERT_EQ(::chmod(raised.c_str(), 0755), 0);
   for (const char* const variable : {"GANTRY_DIR", "XDG_RUNTIME_DIR", "TMPDIR"})
     command.env.emplace_back(variable, files.file("of-the-caller"));
   EXPECT_THAT(run(command).output, HasSubstr("of-the-caller"));
-  command.argv[0] = raised;
+  ASSERT_EQ(::chmod(raised.c_str(), 04755), 0);
   struct statvfs system{};
   ASSERT_EQ(::statvfs(raised.c_str(), &system), 0);
   const auto ended = run(command);
