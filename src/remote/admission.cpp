@@ -129,8 +129,9 @@ void answer_path(RemotePaths offered, BridgeConnection connection, RemoteAnswer&
     if ((offered & bit_of(path)) == 0) continue;
     auto able = check_named(path, connection);
     answer.path = path;
-    answer.refusal = able ? std::nullopt : std::optional(std::move(able).error());
+    answer.refusal.reset();
     if (able) return;
+    answer.refusal = std::move(able).error();
   }
 }
 

@@ -81,16 +81,21 @@ std::string sleeps_of(pid_t thread) {
 
 TEST_F(Accepting, ItTriesAgainForAThreadThoughNothingHappens) {
   ASSERT_TRUE(acceptor_->add(handler_));
+  std::atomic<pid_t> thread{0};
+  std::atomic<bool> refuses{false};
+  handler_.act_roused = [&] {
+    if (thread != 0) return;
+    refuses = test::refuse_calls({{SYS_clone3, EAGAIN}, {SYS_clone, EAGAIN}});
+    thread = ::gettid();
+  };
+  acceptor_->rouse(handler_);  // before there is anything to close: any look would find a thread
+  await(handler_.rousings, 1);
   test::Lingering lingering;
   const int waiting = test::close_without_threads(lingering);
   if (waiting < 0) GTEST_SKIP() << "no filters of system calls";
-  std::atomic<pid_t> thread{0};
-  handler_.act_roused = [&] {
-    EXPECT_TRUE(test::refuse_calls({{SYS_clone3, EAGAIN}, {SYS_clone, EAGAIN}}));
-    thread = ::gettid();
-  };
+  EXPECT_TRUE(refuses);
   acceptor_->rouse(handler_);
-  await(handler_.rousings, 1);
+  await(handler_.rousings, 2);
   const Deadline hung = test::soon();
   for (int tries = 0; tries < 3; ++tries)
     for (const auto before = sleeps_of(thread); sleeps_of(thread) == before && !hung.passed();)

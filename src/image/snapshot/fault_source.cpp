@@ -193,7 +193,7 @@ void FaultSource::ignore() noexcept {
 
 // False: errno says why.
 template <class Request>
-bool FaultSource::asks(unsigned long what, Request&& request) const noexcept {
+bool FaultSource::asks(unsigned long what, Request& request) const noexcept {
   return ::ioctl(fd_.get(), what, &request) == 0;
 }
 
@@ -204,7 +204,8 @@ uffdio_range FaultSource::range_of(Bytes at, Bytes bytes) const noexcept {
 // All at once, unless the program has something of its own there by now, which the kernel refuses.
 // Of a small piece the closing lets go, unless a child of fork() has the descriptor, too.
 void FaultSource::let_go(Bytes at, Bytes bytes) noexcept {
-  if (asks(UFFDIO_UNREGISTER, range_of(at, bytes)) || bytes <= kLeastPiece) return;
+  uffdio_range range = range_of(at, bytes);
+  if (asks(UFFDIO_UNREGISTER, range) || bytes <= kLeastPiece) return;
   const Bytes half = bytes / kPageBytes / 2 * kPageBytes;
   let_go(at, half);
   let_go(at + half, bytes - half);
@@ -272,7 +273,8 @@ std::pair<std::int64_t, int> FaultSource::try_once(Bytes at, Bytes bytes, Droppe
 
 void FaultSource::wake(Bytes at, Bytes bytes) noexcept {
   const std::shared_lock lock(*dropped_);
-  static_cast<void>(asks(UFFDIO_WAKE, range_of(at, bytes)));
+  uffdio_range range = range_of(at, bytes);
+  static_cast<void>(asks(UFFDIO_WAKE, range));
 }
 
 Result<void> FaultSource::copy(Bytes to, ConstByteSpan from) {

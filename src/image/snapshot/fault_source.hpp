@@ -137,7 +137,7 @@ class FaultSource {
   [[nodiscard]] std::pair<std::int64_t, int> try_once(Bytes at, Bytes bytes, Dropped dropped,
                                                       Call call) noexcept;
   template <class Request>
-  [[nodiscard]] bool asks(unsigned long what, Request&& request) const noexcept;
+  [[nodiscard]] bool asks(unsigned long what, Request& request) const noexcept;
   [[nodiscard]] uffdio_range range_of(Bytes at, Bytes bytes) const noexcept;
   void let_go(Bytes at, Bytes bytes) noexcept;
   [[nodiscard]] Result<void> make_zero(Bytes at, Bytes bytes, WhileDropping what);
