@@ -129,8 +129,7 @@ void answer_path(RemotePaths offered, BridgeConnection connection, RemoteAnswer&
     if ((offered & bit_of(path)) == 0) continue;
     auto able = check_named(path, connection);
     answer.path = path;
-    answer.refusal.reset();
-    if (able) return;
+    if (able) return answer.refusal.reset();
     answer.refusal = std::move(able).error();
   }
 }

@@ -191,12 +191,6 @@ void FaultSource::ignore() noexcept {
   fd_.reset();
 }
 
-// False: errno says why.
-template <class Request>
-bool FaultSource::asks(unsigned long what, Request& request) const noexcept {
-  return ::ioctl(fd_.get(), what, &request) == 0;
-}
-
 uffdio_range FaultSource::range_of(Bytes at, Bytes bytes) const noexcept {
   return {reinterpret_cast<std::uintptr_t>(memory_.data() + at), bytes};
 }

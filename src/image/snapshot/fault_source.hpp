@@ -3,6 +3,7 @@
 
 #include <linux/userfaultfd.h>
 #include <pthread.h>
+#include <sys/ioctl.h>
 
 #include <array>
 #include <csignal>
@@ -136,8 +137,11 @@ class FaultSource {
   template <class Call>
   [[nodiscard]] std::pair<std::int64_t, int> try_once(Bytes at, Bytes bytes, Dropped dropped,
                                                       Call call) noexcept;
+  /// False: errno says why.
   template <class Request>
-  [[nodiscard]] bool asks(unsigned long what, Request& request) const noexcept;
+  [[nodiscard]] bool asks(unsigned long what, Request& request) const noexcept {
+    return ::ioctl(fd_.get(), what, &request) == 0;
+  }
   [[nodiscard]] uffdio_range range_of(Bytes at, Bytes bytes) const noexcept;
   void let_go(Bytes at, Bytes bytes) noexcept;
   [[nodiscard]] Result<void> make_zero(Bytes at, Bytes bytes, WhileDropping what);
