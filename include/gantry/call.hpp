@@ -30,8 +30,8 @@ struct InboxOptions {
   /// process, and the memory of its messages.
   unsigned producers = 64;
   static constexpr unsigned kMaxProducers = 4096;  ///< The most that `producers` may be.
-  /// Limits for all producers together. Half is divided evenly, so that each producer has its share
-  /// whatever the others use; see also channel.receive.
+  /// Limits for all producers together. One half of each limit is divided evenly, so that every
+  /// producer has a share that the others cannot use; see also channel.receive.
   ReceiveLimits total{};
   /// Called once for each producer that goes, within receive(), after its last message was
   /// returned. Must not use the inbox.
@@ -282,7 +282,7 @@ struct WorkQueueOptions {
   unsigned members = 64;     ///< Number of processes that may be connected at a time.
   /// Number of small items that the queue copies, so that their members need not keep them. Items
   /// beyond this number, and items larger than kMostCopied, stay in the memory of the member that
-  /// put them; that member waits while PayloadOptions::slots of its items do.
+  /// put them; that member waits while as many of its items as PayloadOptions::slots stay there.
   std::size_t most_copied = 65'536;
   /// Size of the largest item that is copied.
   static constexpr Bytes kMostCopied = Bytes{64} << 10;
@@ -406,8 +406,8 @@ class GANTRY_API WorkMember {
   WorkMember& operator=(WorkMember&&) noexcept;
   ~WorkMember();  ///< Items that it has not acknowledged go to other workers.
 
-  /// Puts an item; on return the caller may reuse the payload. Waits while PayloadOptions::slots of
-  /// its items wait in this member's memory. Errors: as Producer::send().
+  /// Puts an item; on return the caller may reuse the payload. Waits while this member's memory
+  /// holds as many waiting items as PayloadOptions::slots. Errors: as Producer::send().
   [[nodiscard]] Result<void> put(ConstByteSpan payload, Deadline deadline = Deadline::never());
   /// Puts several parts, at most kMaxSegments - 1, as one item.
   [[nodiscard]] Result<void> put(Draft draft, Deadline deadline = Deadline::never());

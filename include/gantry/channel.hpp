@@ -401,8 +401,8 @@ struct GANTRY_API EndName {
 struct EndOptions {
   /// Folder of the channel names. Empty: by the rule of channel_directory().
   std::string directory{};
-  /// Longest time that a waiting end polls before it sleeps; it drops to a 64th while messages come
-  /// later than that. 0: the end never polls.
+  /// Longest time that a waiting end polls before it sleeps; the polling time shrinks to as little
+  /// as a 64th of it while messages come later. 0: the end never polls.
   std::chrono::nanoseconds spin{50'000};
   /// Waiting calls return `interrupted` while this descriptor is readable. Not owned.
   int interrupt_descriptor = -1;
@@ -488,8 +488,8 @@ struct ConsumerOptions : EndOptions {
   /// slots; with a policy other than `block`, half of them, so that this consumer cannot delay the
   /// others.
   unsigned depth = 0;
-  /// Limits for its producer. For an inbox: limits for each producer; default: an even share, and a
-  /// quarter of the part that is not shared out.
+  /// Limits for its producer. For an inbox: limits for each producer; default: the even share of
+  /// InboxOptions::total, and a quarter of the part of the total that is not divided.
   ReceiveLimits receive{};
   /// Devices that must know received memory: see Message::key_for(). Each slab of the producer is
   /// registered with each registrar, for reading, from the receipt of its first message until it is
@@ -846,7 +846,7 @@ class GANTRY_API Incoming {
   /// Copies the rest behind the last chunk as it lands and returns its size. After `timed_out` or
   /// `interrupted`, call again with the same buffer; the copy continues. Errors: as next();
   /// `invalid_argument` when the rest does not fit, or when the buffer differs from an earlier one
-  /// that already holds chunks of a streamed message. Neither takes any bytes.
+  /// that already holds chunks of a streamed message. These two errors take no bytes.
   [[nodiscard]] Result<Bytes> into(ByteSpan destination, Deadline deadline = Deadline::never());
   /// Converts the whole payload as it lands, by a plan whose source is the payload, and returns the
   /// plan's destination_bytes(). A plan that permutes waits for the whole payload first; for a

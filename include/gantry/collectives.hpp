@@ -72,7 +72,7 @@ struct CollectiveThresholds {
   Bytes eager = Bytes{64} << 10;   ///< Largest transfer that is put at once.
   Bytes direct = Bytes{64} << 10;  ///< Largest number of bytes of a rank that it sends in one step.
   /// Largest total size for exchanging between all pairs at once, if values are added on the way.
-  /// On a mesh of links, of which a ring uses only one per rank, as much as possible.
+  /// Set it as high as possible on a mesh of links: a ring would use only one link of each rank.
   Bytes at_once = Bytes{1} << 20;
   /// As at_once, for collectives that add nothing on the way.
   Bytes moved_at_once = Bytes{1} << 20;

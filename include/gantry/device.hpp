@@ -67,8 +67,8 @@ class GANTRY_API DeviceBuffer {
 
   /// Size in bytes; 0 for an empty handle.
   [[nodiscard]] Bytes size() const noexcept;
-  /// The buffer's memory if DeviceFacts::host_visible, otherwise empty. Do not use it while
-  /// operations do.
+  /// The buffer's memory if DeviceFacts::host_visible, otherwise empty. Do not use the memory while
+  /// an operation uses the buffer.
   [[nodiscard]] ByteSpan host() const noexcept;
   [[nodiscard]] explicit operator bool() const noexcept { return state_ != nullptr; }
   /// For the device's own code.

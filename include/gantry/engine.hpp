@@ -27,7 +27,7 @@ enum class CacheUse : std::uint8_t {
   automatic,    ///< By size: a destination that fits its share of the last-level cache stays in the
                 ///< cache.
   reader_soon,  ///< A CPU reads the destination next: leave it in the cache.
-  streaming,    ///< No CPU reads the destination soon, or a device does: bypass the cache.
+  streaming,    ///< The destination is read much later, or by a device: bypass the cache.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(CacheUse use) noexcept;
 

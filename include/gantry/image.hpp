@@ -390,7 +390,7 @@ class GANTRY_API ImageKeeper {
   ~ImageKeeper();  ///< Readers keep the images that they have attached.
 
   /// Loads, in order, the images that fit into the budget. After that, loads an image whenever a
-  /// reader attaches it; for its room, images without readers are dropped, the least recently
+  /// reader attaches it; to make room, images without readers are dropped, the least recently
   /// attached first. An image in use stays. Sleeps while there is no work. Calls `changed` for each
   /// image that was loaded or dropped, or cannot be loaded. Errors: `interrupted`
   /// (EndOptions::interrupt_descriptor), `timed_out` (the deadline). A loading in progress then

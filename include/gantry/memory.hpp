@@ -198,7 +198,7 @@ class GANTRY_API Region {
 
   /// Makes [offset, offset+size) present, so that no later access faults. For a writable region up
   /// to `threads` threads on the region's node create the pages (0: at most one per core of the
-  /// node, and as many as the size is worth); for an imported region the pages are mapped.
+  /// node, and fewer for a small size); for an imported region the pages are mapped.
   [[nodiscard]] Result<void> touch(Bytes offset, Bytes size, unsigned threads = 1);
 
   /// Asks the kernel to gather present pages into huge ones (MADV_COLLAPSE), even where it gives

@@ -91,7 +91,7 @@ void add_remote_times(const Command& command, RemoteTimes& times) {
   add_parsed(command, "--patience", times.patience, &parse_patience, "SECONDS",
              "Go on when a broken connection to another host comes back in that time (default 5)");
   add_parsed(command, "--stall-limit", times.stall_limit, &parse_stall_limit, "SECONDS",
-             "Take another host of which nothing is heard for that long for gone (default 10)");
+             "Another host counts as gone after that time of silence (default 10)");
 }
 
 Result<SendMode> parse_send_mode(std::string_view text) {
@@ -109,7 +109,7 @@ Result<std::optional<SlowConsumer>> parse_when_slow(std::string_view text) {
 void add_path(const Command& command, std::optional<RemotePath>& path) {
   add_parsed(
       command, "--path", path, &parse_path, "PATH",
-      "stream, fabric or shared: what payload of NAME@HOST must travel by (the best there is)");
+      "stream, fabric or shared: required path for payload of NAME@HOST (default: the best)");
 }
 
 Result<RemotePath> path_of(const std::string& name, const std::optional<RemotePath>& path) {

@@ -61,7 +61,7 @@ void add_get(const Command& command, int& exit_code) {
   add_parsed(*command, "--timeout", options->timeout, &parse_time, "SECONDS",
              "Give up when the channel, or the next message, does not come in time");
   add_parsed(*command, "--when-slow", options->end.when_slow, &parse_when_slow, "POLICY",
-             "block, drop-newest, drop-oldest or disconnect: what the producer does when this end "
+             "block, drop-newest, drop-oldest or disconnect: the producer's policy when this end "
              "falls behind (block)");
   add_parsed(*command, "--depth", options->end.depth, &parse_depth, "NUMBER",
              "Messages that may wait for this end (all that the producer may have on their way); "

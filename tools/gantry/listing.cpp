@@ -44,7 +44,7 @@ void add_which(const Command& command, WhichChannels& which) {
       ->type_name(kChannelType);
   command
       .add_option("--directory", which.directory,
-                  "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
+                  "Where to look (default $GANTRY_DIR, or the user's runtime directory)")
       ->type_name("DIRECTORY");
 }
 

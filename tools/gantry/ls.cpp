@@ -128,10 +128,10 @@ Result<void> ls(const LsOptions& options) {
 void add_ls(const Command& command, int& exit_code) {
   auto options = std::make_shared<LsOptions>();
   add_which(*command, options->which);
-  command->add_flag("--json", options->as_json, "One JSON document with everything, no table");
+  command->add_flag("--json", options->as_json, "All facts as one JSON document");
   command->add_flag(
       "-l,--long", options->is_long,
-      "Also every consumer and sender, who holds which message, and why the engine chose its way");
+      "Also every consumer and sender, the holders of messages, and the engine's reasons");
   command->footer(
       "RATE: mean since the channel was opened; gantry top has it live.\n"
       "DEPTH: published and not taken by the consumer furthest behind.\n"

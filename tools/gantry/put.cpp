@@ -163,7 +163,7 @@ void add_put(const Command& command, int& exit_code) {
   add_parsed(*command, "--consumers", options->end.consumers, &parse_consumers, "NUMBER",
              "Consumers that may join, each of which gets every message (default 1)");
   command->add_flag("--wait-consumer", options->wait_consumer,
-                    "Read nothing before a consumer has joined; with --consumers: all of them");
+                    "Begin to read when a consumer has joined; with --consumers: all of them");
   add_parsed(*command, "--mode", options->end.mode, &parse_send_mode, "MODE",
              "automatic, whole, pipelined, streamed or immutable: when readers see a message");
   add_parsed(

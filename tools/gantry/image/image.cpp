@@ -88,7 +88,7 @@ void add_image(const Command& image, int& exit_code) {
       add("extract", "Write its tensors to files", "model.gimg back.safetensors", &extract_tensors);
   extracted
       ->add_option("TO", wanted->to,
-                   "A file *.safetensors; a file *.npy for one tensor; else a folder, for a file "
+                   "A file *.safetensors; a file *.npy for one tensor; or a folder, for a file "
                    "of each tensor's bytes with its name")
       ->type_name("FILE")
       ->required();

@@ -84,17 +84,17 @@ void add_keep(const Command& command, int& exit_code) {
       ->type_name("NAME")
       ->repeated();
   add_parsed(*command, "--budget", options->budget, &parse_bytes, "BYTES",
-             "For all images together; what nobody has goes when there is no room (default: four "
+             "For all images together; unused ones are dropped when room is short (default: four "
              "fifths of the memory)");
   command->add_flag("--huge", options->is_huge,
                     "Gather their pages into huge ones, which takes some 2 ms a MiB; reserved ones "
                     "(vm.nr_hugepages) are taken anyway");
   add_users(*command, options->access);
-  command->add_flag("--quiet", options->is_quiet, "Say nothing but errors");
+  command->add_flag("--quiet", options->is_quiet, "Print only errors");
   command->footer(
-      "Runs until it is interrupted; who has an image then keeps it. Programs map it\n"
-      "with gantry::attach_image(NAME), gantry.image(NAME) in Python; gantry ls shows\n"
-      "who does.\n"
+      "Runs until it is interrupted; readers keep their images then. Programs map one\n"
+      "with gantry::attach_image(NAME), gantry.image(NAME) in Python; gantry ls lists\n"
+      "them.\n"
       "Example: gantry keep model.gimg index.gimg --budget 20G");
   command->callback([options, command, &exit_code] {
     const bool keeps_nothing = command->count("--budget") != 0 && options->budget == 0;

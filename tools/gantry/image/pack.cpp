@@ -234,11 +234,11 @@ void add_pack(const Command& command, int& exit_code) {
              "Convert floating-point numbers to this type");
   command->add_flag("--json", options->as_json, "One JSON document instead of a line");
   command->footer(
-      "Of a folder, hidden files and what was not finished (*.partial-NUMBER) are left\n"
+      "Hidden files and unfinished ones (*.partial-NUMBER) of a folder are left\n"
       "out. A chunk of 4 MiB that gains less than 5 % is stored as it is. smallest\n"
       "takes lz4 or zstd for each chunk, in planes if that helps, or none. auto is\n"
-      "smallest if that loads quicker on this machine and disk, else none, and says\n"
-      "so: it tries both.\n"
+      "smallest if that loads quicker on this machine and disk, or none; it prints\n"
+      "its choice, after a trial of both.\n"
       "Example: gantry pack model.safetensors model.gimg --codec auto\n"
       "Example: gantry pack w.bin w.gimg --tensor \"q=f32[2,3]\" --as bf16");
   command->callback([options, &exit_code] {

@@ -59,7 +59,7 @@ void add_calibrate(const Command& command, int& exit_code) {
   const auto quick =
       command->add_flag("--quick", wanted->quick, "In under a second instead of up to 20");
   command->add_flag("--json", wanted->json, "One JSON document instead of tables");
-  command->add_flag("--show", wanted->show, "Only show what is in use; measure nothing")
+  command->add_flag("--show", wanted->show, "Only show the values in use, without measuring")
       ->excludes(quick);
   command->footer("Example: gantry calibrate --quick");
   command->callback([wanted, &exit_code] {

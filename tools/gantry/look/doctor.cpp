@@ -346,7 +346,7 @@ void add_doctor(const Command& command, int& exit_code) {
   auto problems_only = std::make_shared<bool>(false);
   const auto json =
       command->add_flag("--json", *json_wanted, "One JSON document instead of tables");
-  command->add_flag("--problems", *problems_only, "Only what is missing, and how to mend it")
+  command->add_flag("--problems", *problems_only, "Only the missing parts, and how to mend them")
       ->excludes(json);
   command->footer("Example: gantry doctor --problems");
   command->callback([json_wanted, problems_only, &exit_code] {

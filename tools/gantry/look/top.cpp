@@ -222,7 +222,7 @@ void add_top(const Command& command, int& exit_code) {
   add_which(*command, options->which);
   command->footer(
       std::string("The quickest first; rates are those between two looks. q or Ctrl-C leaves.\n"
-                  "Where standard output is no terminal, reports follow one another.\n") +
+                  "If standard output is not a terminal, reports follow one another.\n") +
       kWhichFooter + "Example: gantry top --interval 0.5");
   command->callback([options, &exit_code] {
     const auto done = top(*options);

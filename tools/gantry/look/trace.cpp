@@ -149,12 +149,12 @@ void add_trace(const Command& command, int& exit_code) {
              "Room of each end, 64 bytes each, which is read 50 times a second (8192)");
   command
       ->add_option("--directory", options->directory,
-                   "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
+                   "Where to look (default $GANTRY_DIR, or the user's runtime directory)")
       ->type_name("DIRECTORY");
   command->footer(
       "Open the file in https://ui.perfetto.dev. Sends, copies, waits and arrivals\n"
       "of all processes of this user and host, on one clock; arrows follow each\n"
-      "message; and what ranks do of their plans, links carry and devices' queues do.\n"
+      "message; also the steps of ranks, transfers of links and work of device queues.\n"
       "Processes that run notice within 0.6 s. gantry run --trace FILE records a\n"
       "whole run.\n"
       "Example: gantry trace images --seconds 5 -o images.json");

@@ -66,14 +66,14 @@ void add_bridge(const Command& command, int& exit_code) {
       ->required();
   command
       ->add_option("--token-file", options->token_file,
-                   "The secret, 16 to 64 bytes; who knows it may use every channel of this user")
+                   "The secret, 16 to 64 bytes, which opens every channel of this user")
       ->type_name("FILE")
       ->envname("GANTRY_TOKEN_FILE")
       ->required();
   add_parsed(*command, "--sessions", options->sessions, &parse_sessions, "NUMBER",
              "Ends of other hosts at a time (default 256)");
   add_remote_times(*command, options->remote);
-  command->add_flag("--quiet", options->is_quiet, "Say nothing but errors");
+  command->add_flag("--quiet", options->is_quiet, "Print only errors");
   command->footer(
       "Runs until it is interrupted. Another host then takes channel NAME of this host\n"
       "as NAME@HOST, with the same token in the file that $GANTRY_TOKEN_FILE names;\n"

@@ -58,14 +58,14 @@ void add_mirror(const Command& command, int& exit_code) {
   add_parsed(*command, "--consumers", mirror->options.here.consumers, &parse_readers, "NUMBER",
              "Readers of this host at a time (default 32)");
   add_parsed(*command, "--when-slow", mirror->when_slow, &parse_when_slow, "POLICY",
-             "block, drop-newest, drop-oldest or disconnect: what the producer there does when all "
+             "block, drop-newest, drop-oldest or disconnect: the producer's policy there when all "
              "readers here together fall behind (block)");
   add_users(*command, mirror->access);
   add_path(*command, mirror->path);
   add_remote_times(*command, mirror->remote);
   command->add_flag("--once", mirror->options.is_for_one_stream,
                     "End with the stream, instead of waiting for the next producer there");
-  command->add_flag("--quiet", mirror->is_quiet, "Say nothing but errors");
+  command->add_flag("--quiet", mirror->is_quiet, "Print only errors");
   command->footer(
       "Each message crosses the network once, however many read it here. Runs until\n"
       "it is interrupted.\n"

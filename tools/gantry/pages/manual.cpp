@@ -17,9 +17,9 @@ struct Variable {
 };
 constexpr std::array kVariables{
     Variable{"GANTRY_DIR",
-             "The folder in which channels have their names. Else $XDG_RUNTIME_DIR/gantry, else a "
+             "The folder of the names of channels. Without it $XDG_RUNTIME_DIR/gantry, or a "
              "folder of the user's below the one for temporary files."},
-    Variable{"GANTRY_ENGINE", "The engine that copies, by its name in gantry doctor. Else auto."},
+    Variable{"GANTRY_ENGINE", "Copying engine, by its name in gantry doctor. Default: auto."},
     Variable{"GANTRY_TOKEN_FILE", "The file with the secret by which other hosts are reached."},
 };
 

@@ -47,13 +47,13 @@ void add_ranks(const Command& command, int& exit_code) {
   command->add_option("group", options->group, "The group's name (default: all)");
   command
       ->add_option("--directory", options->directory,
-                   "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
+                   "Where to look (default $GANTRY_DIR, or the user's runtime directory)")
       ->type_name("DIRECTORY");
-  command->add_flag("--json", options->as_json, "One JSON document with everything, no table");
+  command->add_flag("--json", options->as_json, "All facts as one JSON document");
   command->footer(
       "AT: the steps of the plan that keep the rank. FOR: since its state began.\n"
-      "Runs of gantry run below the directory are looked into, too. No rank is\n"
-      "asked: one that is stopped is listed by what it did last.\n"
+      "Runs of gantry run below the directory are included. Ranks are not\n"
+      "asked: a stopped rank is listed with its last known state.\n"
       "Example: gantry ranks --json");
   command->callback([options, &exit_code] {
     const auto done = ranks(*options);

@@ -253,18 +253,18 @@ void add_run(const Command& command, int& exit_code) {
                                   "gantry|pipe", "Run again over this transport, and compare");
   command
       ->add_option("--report", arguments->page,
-                   "The report as a page of HTML too, with the run's course; it needs no server. "
-                   "Of a run that failed it says what failed, and what is known")
+                   "The report also as an HTML file with the run's course; a server is not needed. "
+                   "For a failed run it has the failure, and the known figures")
       ->type_name("FILE")
       ->excludes(compare);
   add_parsed(*command, "--connect-within", arguments->connect_within, run::parse_patience, "TIME",
              "For every stage to open its ends (60 s)");
   command->add_flag("--json", arguments->json, "The report as JSON");
   command->add_flag("--quiet", arguments->quiet,
-                    "No progress, and no report but that of --json and --report");
+                    "Neither progress nor a report, except --json and --report");
   command
       ->add_option("--trace", arguments->trace.file,
-                   "Record what this host's stages do, for Perfetto (see gantry trace)")
+                   "Record events of this host's stages, for Perfetto (see gantry trace)")
       ->type_name("FILE")
       ->envname("GANTRY_TRACE");
   add_parsed(*command, "--trace-events", arguments->trace.events, &parse_trace_events, "NUMBER",

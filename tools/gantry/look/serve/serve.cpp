@@ -99,7 +99,7 @@ void add_serve(const Command& command, int& exit_code) {
   auto options = std::make_shared<ServeOptions>();
   command
       ->add_option("--listen", options->listen,
-                   "Where (default 127.0.0.1:9464); what other hosts can reach needs --token-file")
+                   "Where (default 127.0.0.1:9464); if other hosts can reach it, add --token-file")
       ->type_name("ADDRESS[:PORT]");
   command
       ->add_option("--token-file", options->token_file,
@@ -107,12 +107,12 @@ void add_serve(const Command& command, int& exit_code) {
       ->type_name("FILE");
   command
       ->add_option("--directory", options->directory,
-                   "Where to look (default $GANTRY_DIR, else the user's runtime directory)")
+                   "Where to look (default $GANTRY_DIR, or the user's runtime directory)")
       ->type_name("DIRECTORY");
   command->footer(
       "Runs until it is interrupted, and looks twice a second. The page is\n"
-      "at /, metrics at /metrics, what the page shows at /status.json. Nothing\n"
-      "that travels is encrypted.\n"
+      "at /, metrics at /metrics, the page's data at /status.json. Traffic is\n"
+      "not encrypted.\n"
       "Example: gantry serve --listen 127.0.0.1:9464");
   command->callback([options, &exit_code] {
     const auto done = serve(*options);

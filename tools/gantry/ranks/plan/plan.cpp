@@ -228,7 +228,7 @@ void add_for_files(const Command& plan, int& exit_code) {
     return std::pair(command, into);
   };
   const auto [checked, memory] =
-      add("check", "Prove that a plan does what it says", "ring.plan --at-most 64M", &check);
+      add("check", "Prove that a plan gives its result", "ring.plan --at-most 64M", &check);
   add_parsed(*checked, "--at-most", memory->memory, &parse_bytes, "BYTES",
              "Memory that a rank's tensors may take");
   add_json(*checked, *memory);
@@ -261,7 +261,7 @@ void add_expand(const Command& plan, int& exit_code) {
                    "A file *.gcoll, or a name of one that comes with the library")
       ->required();
   add_number<unsigned>(*command, "--ranks", into->shape.ranks, "How many take part")->required();
-  add_number<std::int64_t>(*command, "--size", into->shape.size, "Elements; of what, it says")
+  add_number<std::int64_t>(*command, "--size", into->shape.size, "Elements of its tensor")
       ->required();
   command->add_option("--type", into->type, "f64, f32, f16, bf16, i32 or i64 (default f32)")
       ->type_name("TYPE");
@@ -288,7 +288,7 @@ void add_for_operators(const Command& plan, int& exit_code) {
   add_costs(*explained, *choice);
   add_constraints(*explained, *choice);
   add_json(*explained, *choice);
-  explained->add_flag("--rules-only", choice->choice.rules_only, "Simulate nothing");
+  explained->add_flag("--rules-only", choice->choice.rules_only, "Do not simulate");
   explained->add_option("--without", choice->choice.without, "Rules that are not asked")
       ->type_name("RULE");
   add_number<unsigned>(*explained, "--simulate", choice->choice.most_simulated,
