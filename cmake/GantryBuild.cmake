@@ -191,6 +191,8 @@ function(gantry_component name)
     # Nothing else may name the library: many compilers drop such a one by themselves.
     target_link_options(${GANTRY_LIBRARY} INTERFACE -Wl,--no-as-needed
                                                     -Wl,--undefined=gantry_component_${name})
+    # The core calls what was added until the process ends: dlclose() must not take it away.
+    target_link_options(${GANTRY_LIBRARY} PRIVATE -Wl,-z,nodelete)
     set_property(GLOBAL APPEND PROPERTY gantry_registrations
                  -Wl,--undefined=gantry_component_${name})
   endif()

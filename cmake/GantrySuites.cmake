@@ -18,6 +18,9 @@ if(NOT EXISTS ${LIST} OR ${PROGRAM} IS_NEWER_THAN ${LIST} OR ${SELF} IS_NEWER_TH
   # What verdicts depend on. Paths that the program was compiled with are programs that it starts; of
   # a folder DATA says what it reads there, or the tests run each time.
   set(depends ${DATA})
+  if(NOT "${NOTE_THREADS}" STREQUAL "")
+    list(APPEND depends ${TOOLS}/../tests/threaded-suites)  # run-suite compares with it
+  endif()
   string(REGEX MATCHALL "\"/[^\"]*\"" paths "${DEFINITIONS}")
   foreach(path ${paths})
     string(REPLACE "\"" "" path ${path})

@@ -27,7 +27,7 @@ namespace gantry {
 ///   K3  The history is no longer than was asked for.
 class KeptMessages {
  public:
-  KeptMessages(SlotTable& slots, unsigned most) noexcept : slots_(slots), most_(most) {}
+  KeptMessages(SlotTable& slots, unsigned most) : slots_(slots), most_(most) {}
   KeptMessages(const KeptMessages&) = delete;
   KeptMessages& operator=(const KeptMessages&) = delete;
 

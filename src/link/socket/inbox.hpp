@@ -76,7 +76,7 @@ class RecordReader {
 ///       put that is still being pulled on.
 class LinkInbox {
  public:
-  LinkInbox(int socket, LinkLedger& ledger, LinkOutbox& outbox) noexcept
+  LinkInbox(int socket, LinkLedger& ledger, LinkOutbox& outbox)
       : ledger_(ledger),
         outbox_(outbox),
         reader_(socket, ledger.puller && ledger.puller->takes_descriptors()) {}

@@ -15,7 +15,7 @@ namespace gantry {
 ///       that of answers_, which then stays at the front.
 class LinkOutbox {
  public:
-  LinkOutbox(int socket, LinkLedger& ledger) noexcept : socket_(socket), ledger_(ledger) {}
+  LinkOutbox(int socket, LinkLedger& ledger) : socket_(socket), ledger_(ledger) {}
 
   /// Adds a record to the next frame, with payload of its own and a descriptor.
   void add(const LinkRecord& record, ConstByteSpan payload = {}, Fd descriptor = {});

@@ -1,5 +1,8 @@
 // A program that is linked with the core alone: channels work, and what other components add is
-// refused with the name of the component.
+// refused with the name of the component. With the library of the component net as an argument it
+// loads that, too: other hosts are then reached, even after dlclose().
+#include <dlfcn.h>
+
 #include <cstdio>
 #include <cstring>
 #include <gantry/runtime.hpp>
@@ -24,7 +27,7 @@ void expect_refusal(const gantry::Result<Value>& result, const char* component) 
 
 }  // namespace
 
-int main() {
+int main(int count, char** arguments) {
   auto runtime = gantry::must(gantry::Runtime::create());
   auto producer = gantry::must(runtime.producer("core-alone"));
   auto consumer = gantry::must(runtime.consumer("core-alone"));
@@ -40,5 +43,14 @@ int main() {
   expect_refusal(gantry::make_registrar(gantry::RegistrarKind::fabric), "gantry::net");
   for (const auto& engine : runtime.engines())
     expect(engine.name != "dsa", "dsa is not of the core");
+  if (count > 1) {
+    void* const net = dlopen(arguments[1], RTLD_NOW | RTLD_LOCAL);
+    expect(net != nullptr, "the component net can be loaded late");
+    for (const char* when : {"once the component net is loaded", "after dlclose()"}) {
+      const auto refused = runtime.producer("core-alone@localhost");  // for want of a token
+      expect(!refused && refused.error().code != gantry::Code::unsupported, when);
+      if (net != nullptr && when[0] == 'o') dlclose(net);
+    }
+  }
   return failures == 0 ? 0 : 1;
 }
