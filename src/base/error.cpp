@@ -2,50 +2,16 @@
 #include <cstdlib>
 #include <gantry/types.hpp>
 
+#include "base/enum_text.hpp"
+
 namespace gantry {
 
 std::string_view to_string(Code code) noexcept {
-  switch (code) {
-    case Code::invalid_argument:
-      return "invalid argument";
-    case Code::not_found:
-      return "not found";
-    case Code::already_exists:
-      return "already exists";
-    case Code::permission_denied:
-      return "permission denied";
-    case Code::out_of_memory:
-      return "out of memory";
-    case Code::too_large:
-      return "too large";
-    case Code::timed_out:
-      return "timed out";
-    case Code::busy:
-      return "busy";
-    case Code::interrupted:
-      return "interrupted";
-    case Code::closed:
-      return "closed";
-    case Code::peer_gone:
-      return "peer gone";
-    case Code::aborted:
-      return "aborted";
-    case Code::peer_misbehaved:
-      return "peer misbehaved";
-    case Code::unsupported:
-      return "unsupported";
-    case Code::system:
-      return "system error";
-    case Code::device_full:
-      return "device full";
-    case Code::device_lost:
-      return "device lost";
-    case Code::kernel_fault:
-      return "kernel fault";
-    case Code::build_failed:
-      return "build failed";
-  }
-  return "unknown";
+  return text_in({"invalid argument", "not found", "already exists", "permission denied",
+                  "out of memory", "too large", "timed out", "busy", "interrupted", "closed",
+                  "peer gone", "aborted", "peer misbehaved", "unsupported", "system error",
+                  "device full", "device lost", "kernel fault", "build failed"},
+                 code);
 }
 
 std::string to_string(const Error& error) {

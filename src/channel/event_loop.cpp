@@ -10,6 +10,7 @@
 #include "base/moved_from.hpp"
 #include "base/os/fd.hpp"
 #include "base/os/fork_error.hpp"
+#include "base/wait.hpp"
 
 namespace gantry {
 
@@ -47,14 +48,8 @@ class GANTRY_LOCAL EventLoop::Impl {
 };
 
 Result<void> EventLoop::Impl::set_up() {
-  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) return fail_errno("epoll_create1");
   GANTRY_ASSIGN(wake_, make_event());
-  epoll_event interest{};
-  interest.events = EPOLLIN;
-  interest.data.fd = wake_.get();
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, wake_.get(), &interest) != 0)
-    return fail_errno("epoll_ctl");
+  GANTRY_ASSIGN(epoll_, make_epoll({wake_.get()}));
   return {};
 }
 

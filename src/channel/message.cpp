@@ -5,6 +5,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/enum_text.hpp"
 #include "base/result.hpp"
 
 // What is sent and received, and the names of its choices.
@@ -168,33 +169,16 @@ Result<void> EarlyMessage::land(Bytes bytes) {
 
 // ---- names ---------------------------------------------------------------------------------
 
-namespace {
-
-template <class Enumeration, std::size_t kNames>
-std::string_view name_in(const std::array<std::string_view, kNames>& names,
-                         Enumeration value) noexcept {
-  const auto at = static_cast<std::size_t>(value);
-  return at < kNames ? names[at] : "?";
-}
-
-}  // namespace
-
 std::string_view to_string(SendMode mode) noexcept {
-  static constexpr std::array<std::string_view, 5> kNames{"automatic", "whole", "pipelined",
-                                                          "streamed", "immutable"};
-  return name_in(kNames, mode);
+  return text_in({"automatic", "whole", "pipelined", "streamed", "immutable"}, mode, "?");
 }
 
 std::string_view to_string(RemotePath path) noexcept {
-  static constexpr std::array<std::string_view, 4> kNames{"automatic", "stream", "fabric",
-                                                          "shared"};
-  return name_in(kNames, path);
+  return text_in({"automatic", "stream", "fabric", "shared"}, path, "?");
 }
 
 std::string_view to_string(SlowConsumer policy) noexcept {
-  static constexpr std::array<std::string_view, 4> kNames{"block", "drop_newest", "disconnect",
-                                                          "drop_oldest"};
-  return name_in(kNames, policy);
+  return text_in({"block", "drop_newest", "disconnect", "drop_oldest"}, policy, "?");
 }
 
 }  // namespace gantry

@@ -1,6 +1,8 @@
 #include <algorithm>
 #include <gantry/engine.hpp>
 
+#include "base/enum_text.hpp"
+
 namespace gantry {
 namespace {
 
@@ -44,87 +46,31 @@ Move Move::reshape(ByteSpan destination, ConstByteSpan source, const ReshapePlan
 }
 
 std::string_view to_string(CopyEngine engine) noexcept {
-  switch (engine) {
-    case CopyEngine::inline_:
-      return "inline";
-    case CopyEngine::thread:
-      return "thread";
-    case CopyEngine::kernel:
-      return "kernel";
-    case CopyEngine::dsa:
-      return "dsa";
-  }
-  return "unknown";
+  return text_in({"inline", "thread", "kernel", "dsa"}, engine);
 }
 
 std::string_view to_string(Move::Kind kind) noexcept {
-  switch (kind) {
-    case Move::Kind::copy:
-      return "copy";
-    case Move::Kind::fill:
-      return "fill";
-    case Move::Kind::reshape:
-      return "reshape";
-  }
-  return "unknown";
+  return text_in({"copy", "fill", "reshape"}, kind);
 }
 
 std::string_view to_string(CacheUse use) noexcept {
-  switch (use) {
-    case CacheUse::automatic:
-      return "automatic";
-    case CacheUse::reader_soon:
-      return "reader_soon";
-    case CacheUse::streaming:
-      return "streaming";
-  }
-  return "unknown";
+  return text_in({"automatic", "reader_soon", "streaming"}, use);
 }
 
 std::string_view to_string(Outcome outcome) noexcept {
-  switch (outcome) {
-    case Outcome::pending:
-      return "pending";
-    case Outcome::done:
-      return "done";
-    case Outcome::failed:
-      return "failed";
-  }
-  return "unknown";
+  return text_in({"pending", "done", "failed"}, outcome);
 }
 
 std::string_view to_string(Cause cause) noexcept {
-  switch (cause) {
-    case Cause::none:
-      return "none";
-    case Cause::unreadable:
-      return "unreadable";
-    case Cause::unwritable:
-      return "unwritable";
-    case Cause::cancelled:
-      return "cancelled";
-    case Cause::device:
-      return "device";
-  }
-  return "unknown";
+  return text_in({"none", "unreadable", "unwritable", "cancelled", "device"}, cause);
 }
 
 std::string_view to_string(SubmitMode mode) noexcept {
-  return mode == SubmitMode::synchronous ? "synchronous" : "queued";
+  return text_in({"synchronous", "queued"}, mode);
 }
 
 std::string_view to_string(WaitStrategy waiting) noexcept {
-  switch (waiting) {
-    case WaitStrategy::automatic:
-      return "automatic";
-    case WaitStrategy::hybrid:
-      return "hybrid";
-    case WaitStrategy::poll:
-      return "poll";
-    case WaitStrategy::sleep:
-      return "sleep";
-  }
-  return "unknown";
+  return text_in({"automatic", "hybrid", "poll", "sleep"}, waiting);
 }
 
 }  // namespace gantry

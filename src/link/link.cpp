@@ -1,6 +1,8 @@
 #include <gantry/link.hpp>
 #include <utility>
 
+#include "base/crc32c.hpp"
+#include "base/enum_text.hpp"
 #include "base/result.hpp"
 #include "link/record.hpp"
 
@@ -10,16 +12,6 @@ namespace {
 constexpr std::uint64_t kRegionMagic = 0x31'52'4c'47;  // "GLR1"
 constexpr std::size_t kCheckAt = RemoteRegion::kEncodedBytes - 4;
 
-// CRC-32C by the book (RFC 3720, B.4). Regions are made rarely.
-std::uint32_t check_of(ConstByteSpan bytes) noexcept {
-  std::uint32_t crc = ~0u;
-  for (const std::byte byte : bytes) {
-    crc ^= std::to_integer<std::uint32_t>(byte);
-    for (int bit = 0; bit < 8; ++bit) crc = crc >> 1 ^ ((crc & 1) != 0 ? 0x82f6'3b78u : 0u);
-  }
-  return ~crc;
-}
-
 }  // namespace
 
 RemoteRegion::Encoded RemoteRegion::encode() const noexcept {
@@ -28,14 +20,14 @@ RemoteRegion::Encoded RemoteRegion::encode() const noexcept {
   store_number(&encoded[4], static_cast<std::uint64_t>(access), 1);
   store_number(&encoded[8], key, 8);
   store_number(&encoded[16], bytes, 8);
-  store_number(&encoded[kCheckAt], check_of(std::span(encoded).first(kCheckAt)), 4);
+  store_number(&encoded[kCheckAt], crc32c(std::span(encoded).first(kCheckAt)), 4);
   return encoded;
 }
 
 Result<RemoteRegion> RemoteRegion::decode(ConstByteSpan encoded) {
   const auto access = encoded.size() == kEncodedBytes ? load_number(&encoded[4], 1) : 0;
   if (access < 1 || access > 3 || load_number(&encoded[0], 4) != kRegionMagic ||
-      load_number(&encoded[kCheckAt], 4) != check_of(encoded.first(kCheckAt)))
+      load_number(&encoded[kCheckAt], 4) != crc32c(encoded.first(kCheckAt)))
     return fail(Code::invalid_argument,
                 fmt::format("{} bytes that are no exported memory of a link", encoded.size()),
                 "hand over what RemoteRegion::encode() returned at the far end, whole");
@@ -73,9 +65,7 @@ Transfer Transfer::of(ConstByteSpan local, const RemoteRegion& remote, Bytes rem
 }
 
 std::string_view to_string(LinkKind kind) noexcept {
-  constexpr std::array<std::string_view, 3> kNames{"stream", "shared", "fabric"};
-  const auto at = static_cast<std::size_t>(kind);
-  return at < kNames.size() ? kNames[at] : "unknown";
+  return text_in({"stream", "shared", "fabric"}, kind);
 }
 
 std::string LinkExplanation::text() const {

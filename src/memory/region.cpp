@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/enum_text.hpp"
 #include "base/os/close_elsewhere.hpp"
 #include "base/os/kernel_constants.hpp"
 #include "base/os/mapped.hpp"
@@ -238,9 +239,7 @@ Result<void> touch_pages(ByteSpan memory, bool writable, unsigned threads, int n
 }  // namespace
 
 std::string_view to_string(PageKind kind) noexcept {
-  constexpr std::array<std::string_view, 4> kNames{"any", "plain", "transparent", "hugetlb"};
-  const auto number = static_cast<std::size_t>(kind);
-  return number < kNames.size() ? kNames[number] : "unknown";
+  return text_in({"any", "plain", "transparent", "hugetlb"}, kind);
 }
 
 Result<Region> Region::create(Bytes size, std::string_view name, const RegionOptions& options) {

@@ -14,6 +14,7 @@
 
 #include "base/assert.hpp"
 #include "base/result.hpp"
+#include "base/text_lines.hpp"
 
 namespace gantry {
 namespace {
@@ -25,15 +26,6 @@ bool is_of(int socket, sa_family_t family) noexcept {
   socklen_t size = sizeof address;
   return ::getsockname(socket, reinterpret_cast<sockaddr*>(&address), &size) == 0 &&
          address.ss_family == family;
-}
-
-// Over a connection that leads nowhere: what it needs is looked for all the same.
-Result<void> try_fabric() {
-  std::array<int, 2> ends{};
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
-    return fail_errno("socketpair");
-  const Fd far(ends[1]);
-  return make_fabric_link(ends[0], kProvider).map([](const auto&) {});
 }
 
 Result<void> check_path(RemotePath path, BridgeConnection connection) {
@@ -54,9 +46,8 @@ Result<void> check_path(RemotePath path, BridgeConnection connection) {
 
 Result<void> check_named(RemotePath path, BridgeConnection connection) {
   auto able = check_path(path, connection);
-  if (!able)
-    able.error().message = fmt::format("path {}: {}", to_string(path), able.error().message);
-  return able;
+  if (able) return able;
+  return prefixed(std::move(able).error(), "path {}", to_string(path));
 }
 
 constexpr std::uint32_t kMagic = 0x38'52'42'47;          // "GBR8": the version is part of it
@@ -133,14 +124,23 @@ Result<RemotePaths> paths_to_offer(RemotePath wanted, BridgeConnection connectio
   return offered;
 }
 
-Result<RemotePath> take_path(RemotePaths offered, BridgeConnection connection) {
-  Result<void> able = fail(Code::unsupported, "it was offered no path");
+void answer_path(RemotePaths offered, BridgeConnection connection, RemoteAnswer& answer) {
   for (const RemotePath path : {RemotePath::shared, RemotePath::fabric, RemotePath::stream}) {
     if ((offered & bit_of(path)) == 0) continue;
-    able = check_named(path, connection);
-    if (able) return path;
+    auto able = check_named(path, connection);
+    answer.path = path;
+    answer.refusal = able ? std::nullopt : std::optional(std::move(able).error());
+    if (able) return;
   }
-  return tl::unexpected(std::move(able).error());
+}
+
+// Over a connection that leads nowhere: what it needs is looked for all the same.
+Result<void> try_fabric() {
+  std::array<int, 2> ends{};
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()) != 0)
+    return fail_errno("socketpair");
+  const Fd far(ends[1]);
+  return make_fabric_link(ends[0], kProvider).map([](const auto&) {});
 }
 
 std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted) {
@@ -349,24 +349,15 @@ Result<void> Admission::answer(const RemoteAnswer& answer, Deadline deadline) {
   return send_exactly(socket_, out.take(), deadline);
 }
 
-void answer_path(RemotePaths offered, BridgeConnection connection, RemoteAnswer& answer) {
-  const auto taken = take_path(offered, connection);
-  if (taken)
-    answer.path = *taken;
-  else
-    answer.refusal = taken.error();
-}
-
 Result<Fd> connect_bridge(const HostPort& where, std::string_view token,
-                          const std::shared_ptr<TlsCarriers>& carriers, int interrupt,
+                          const std::shared_ptr<DetachedThreads>& carriers, int interrupt,
                           Deadline deadline) {
   if (where.is_encrypted) {
     GANTRY_TRY(check_tls());
     GANTRY_ASSIGN(Fd socket, connect_tcp(where, interrupt, deadline));
     auto session = TlsSession::as_caller(socket.get(), token, interrupt, deadline);
     if (session) return std::move(*session).carry(std::move(socket), carriers);
-    session.error().message = fmt::format("{}: {}", where.text(), session.error().message);
-    return tl::unexpected(std::move(session).error());
+    return prefixed(std::move(session).error(), "{}", where.text());
   }
   if (where.path.empty()) return connect_tcp(where, interrupt, deadline);
   GANTRY_ASSIGN(Fd socket, make_socket());

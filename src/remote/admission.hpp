@@ -34,8 +34,8 @@ struct BridgeConnection {
 /// What a caller takes over its connection to the bridge. Errors: `unsupported` when the path that
 /// it wants cannot be had there.
 [[nodiscard]] Result<RemotePaths> paths_to_offer(RemotePath wanted, BridgeConnection connection);
-/// The best of what was offered that the bridge has, too. Errors: `unsupported`: none.
-[[nodiscard]] Result<RemotePath> take_path(RemotePaths offered, BridgeConnection connection);
+/// Whether libfabric can make a link on this machine. Errors: `unsupported`, `system`.
+[[nodiscard]] Result<void> try_fabric();
 /// Which one is used, and why, for people.
 [[nodiscard]] std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted);
 
@@ -139,8 +139,8 @@ void answer_path(RemotePaths offered, BridgeConnection connection, RemoteAnswer&
 /// `carriers`), or at its Unix socket. Errors: as connect_tcp(); TlsSession's; `permission_denied`
 /// when this user may not write to the socket's file.
 [[nodiscard]] Result<Fd> connect_bridge(const HostPort& where, std::string_view token,
-                                        const std::shared_ptr<TlsCarriers>& carriers, int interrupt,
-                                        Deadline deadline);
+                                        const std::shared_ptr<DetachedThreads>& carriers,
+                                        int interrupt, Deadline deadline);
 
 /// A listening socket of either kind. The file of a Unix socket goes with it, and is made anew
 /// where one is left that nobody listens at. Its mode is the umask's: who may write to it and knows

@@ -5,6 +5,7 @@
 
 #include "base/moved_from.hpp"
 #include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "channel/status/status_wire.hpp"
 #include "remote/admission.hpp"
 
@@ -112,16 +113,13 @@ Result<std::vector<ChannelStatus>> list_remote_channels(std::string_view host,
   return guarded([&]() -> Result<std::vector<ChannelStatus>> {
     GANTRY_ASSIGN(const HostPort where, parse_host(host));
     GANTRY_ASSIGN(const std::string token, token_or_file(options.token));
-    GANTRY_ASSIGN(const Fd socket, connect_bridge(where, token, std::make_shared<TlsCarriers>(),
+    GANTRY_ASSIGN(const Fd socket, connect_bridge(where, token, std::make_shared<DetachedThreads>(),
                                                   interrupt, deadline));
     set_up_tcp(socket.get());
     RemoteRequest request;
     request.role = RemoteRole::look;
     auto called = call_bridge(socket.get(), token, request, interrupt, deadline);
-    if (!called) {
-      called.error().message = fmt::format("{}: {}", where.text(), called.error().message);
-      return tl::unexpected(std::move(called).error());
-    }
+    if (!called) return prefixed(std::move(called).error(), "{}", where.text());
     std::array<std::byte, kLengthBytes> size_bytes{};
     GANTRY_TRY(receive_exactly(socket.get(), size_bytes, interrupt, deadline));
     const auto size = load_number(size_bytes.data(), kLengthBytes);

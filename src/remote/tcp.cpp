@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/event.hpp"
 #include "base/os/socket.hpp"
 #include "base/os/worker_thread.hpp"
@@ -223,18 +224,13 @@ Result<Addresses> look_up(const HostPort& where, int flags, int interrupt, Deadl
   auto numeric = ask({where, flags | AI_NUMERICHOST, &::getaddrinfo});
   if (numeric) return numeric;
   GANTRY_ASSIGN(const auto inquiry, share({where, flags, service}));
-  for (;;) {
-    std::array<pollfd, 2> entries{pollfd{inquiry->done.get(), POLLIN, 0},
-                                  pollfd{interrupt, POLLIN, 0}};
-    const int ready = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
-    if (ready < 0 && errno != EINTR) return fail_errno("poll");
-    if (auto answer = inquiry->result()) return *std::move(answer);
-    if (ready > 0 && entries[1].revents != 0) return fail(Code::interrupted, "interrupted");
-    if (deadline.passed())
-      return fail(Code::timed_out,
-                  fmt::format("host '{}': no name server has answered yet", where.host),
-                  "check the name and the name server; an address works without one");
-  }
+  const auto waited = await_socket(inquiry->done.get(), POLLIN, interrupt, deadline);
+  if (auto answer = inquiry->result()) return *std::move(answer);
+  GANTRY_ASSERT(!waited);  // the event is rung behind the answer
+  if (waited.error().code != Code::timed_out) return tl::unexpected(waited.error());
+  return fail(Code::timed_out,
+              fmt::format("host '{}': no name server has answered yet", where.host),
+              "check the name and the name server; an address works without one");
 }
 
 Result<void> await_socket(int socket, short events, int interrupt, Deadline deadline) {
@@ -247,21 +243,6 @@ Result<void> await_socket(int socket, short events, int interrupt, Deadline dead
     if (entries[0].revents != 0) return {};
     if (deadline.passed()) return fail(Code::timed_out, "no answer in time");
   }
-}
-
-unsigned sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept {
-  std::array<pollfd, 4> entries{};
-  std::size_t count = 0;
-  for (const int descriptor : descriptors) entries[count++] = {descriptor, POLLIN, 0};
-  if (::poll(entries.data(), count, static_cast<int>(most.count())) <= 0) return 0;
-  unsigned readable = 0;
-  for (std::size_t i = 0; i < count; ++i) readable |= entries[i].revents != 0 ? 1u << i : 0u;
-  return readable;
-}
-
-bool is_readable(int descriptor) noexcept {
-  pollfd entry{descriptor, POLLIN, 0};
-  return ::poll(&entry, 1, 0) == 1;
 }
 
 void set_up_tcp(int socket) noexcept {

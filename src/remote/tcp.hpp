@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "base/os/fd.hpp"
+#include "base/wait.hpp"
 #include "remote/remote_name.hpp"
 
 namespace gantry {
@@ -45,11 +46,6 @@ void set_up_tcp(int socket) noexcept;
 
 /// A link wants to be called several times within its stall limit.
 inline constexpr std::chrono::milliseconds kRemoteRest{200};
-/// Sleeps until one of the descriptors (-1: none) is readable, or for at most `most`. Returns which
-/// are, a bit for each in their order.
-unsigned sleep_on(std::initializer_list<int> descriptors, std::chrono::milliseconds most) noexcept;
-[[nodiscard]] bool is_readable(int descriptor) noexcept;
-
 /// Sends all, or receives so many bytes, within the deadline, whatever the socket's mode. Errors:
 /// `peer_gone`, `timed_out`, `interrupted`, `system`.
 [[nodiscard]] Result<void> send_exactly(int socket, ConstByteSpan bytes, Deadline deadline);

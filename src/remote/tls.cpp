@@ -430,7 +430,7 @@ Result<TlsSession> TlsSession::as_bridge(int socket, std::string_view token, Dea
   return TlsSession(std::move(impl));
 }
 
-Result<Fd> TlsSession::carry(Fd socket, const std::shared_ptr<TlsCarriers>& carriers) && {
+Result<Fd> TlsSession::carry(Fd socket, const std::shared_ptr<DetachedThreads>& carriers) && {
   std::array<int, 2> ends{};
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0, ends.data()) != 0)
     return fail_errno("socketpair");
@@ -470,7 +470,7 @@ Result<TlsSession> TlsSession::as_caller(int, std::string_view, int, Deadline) {
 Result<TlsSession> TlsSession::as_bridge(int, std::string_view, Deadline) {
   return tl::unexpected(check_tls().error());
 }
-Result<Fd> TlsSession::carry(Fd, const std::shared_ptr<TlsCarriers>&) && {
+Result<Fd> TlsSession::carry(Fd, const std::shared_ptr<DetachedThreads>&) && {
   return tl::unexpected(check_tls().error());
 }
 

@@ -13,9 +13,9 @@ namespace gantry {
 /// Errors: `unsupported` in a build without OpenSSL.
 [[nodiscard]] Result<void> check_tls();
 
-/// The threads that carry somebody's connections: they pass on what was said last when he has
-/// closed his ends already.
-class TlsCarriers {
+/// Threads that nobody joins and that may still be waited for, such as those that carry a user's
+/// connections: they pass on what was said last when the user has closed its ends already.
+class DetachedThreads {
  public:
   void begin() noexcept {
     const std::lock_guard lock(mutex_);
@@ -66,7 +66,7 @@ class TlsSession {
   /// either end closes. What was sent before an end closed is passed on, unless the other end takes
   /// nothing for a second: `carriers` waits for that. A byte that was changed on the way ends the
   /// connection.
-  [[nodiscard]] Result<Fd> carry(Fd socket, const std::shared_ptr<TlsCarriers>& carriers) &&;
+  [[nodiscard]] Result<Fd> carry(Fd socket, const std::shared_ptr<DetachedThreads>& carriers) &&;
 
  private:
   struct Impl;

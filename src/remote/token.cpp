@@ -10,6 +10,7 @@
 
 #include "base/os/fd.hpp"
 #include "base/result.hpp"
+#include "base/text_lines.hpp"
 
 #ifdef GANTRY_HAVE_SODIUM
 #include <sodium.h>
@@ -64,11 +65,8 @@ Result<std::string> read_bridge_token(const std::string& path) {
                       "must have {} to {}",
                       path, size_text(token), kLeastTokenBytes, kMostTokenBytes),
           kMakeToken);
-    if (auto checked = check_token(token); !checked) {
-      Error error = std::move(checked).error();
-      error.message = fmt::format("token file '{}': {}", path, error.message);
-      return tl::unexpected(std::move(error));
-    }
+    if (auto checked = check_token(token); !checked)
+      return prefixed(std::move(checked).error(), "token file '{}'", path);
     return token;
   });
 }

@@ -2,6 +2,7 @@
 #include <gantry/memory.hpp>
 #include <gantry/runtime.hpp>
 
+#include "base/enum_text.hpp"
 #include "base/result.hpp"
 #include "runtime/components.hpp"
 
@@ -36,17 +37,7 @@ Result<void> attempt(const Candidate& candidate) {
 }  // namespace
 
 std::string_view to_string(RegistrarKind kind) noexcept {
-  switch (kind) {
-    case RegistrarKind::page_lock:
-      return "page-lock";
-    case RegistrarKind::uring:
-      return "uring";
-    case RegistrarKind::fabric:
-      return "fabric";
-    case RegistrarKind::cuda:
-      return "cuda";
-  }
-  return "unknown";
+  return text_in({"page-lock", "uring", "fabric", "cuda"}, kind);
 }
 
 Result<std::shared_ptr<Registrar>> make_registrar(RegistrarKind kind, const RegistrarSetup& setup) {

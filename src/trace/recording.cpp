@@ -11,6 +11,7 @@
 #include <set>
 
 #include "base/assert.hpp"
+#include "base/wait.hpp"
 #include "trace/ring_files.hpp"
 #include "trace/tracer.hpp"
 
@@ -279,8 +280,7 @@ void Recording::Impl::look_for_processes(const std::vector<std::string>& files) 
 
 void Recording::Impl::note_ends() {
   for (auto& [owner, seen] : processes) {
-    pollfd life{seen.life.get(), POLLIN, 0};
-    if (!seen.life || ::poll(&life, 1, 0) != 1) continue;
+    if (!seen.life || !is_readable(seen.life.get())) continue;
     seen.ended_ns = monotonic_ns();
     seen.life.reset();
   }

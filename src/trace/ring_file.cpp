@@ -5,38 +5,33 @@
 #include <fstream>
 #include <gantry/engine.hpp>
 
+#include "base/enum_text.hpp"
+
 namespace gantry::trace {
 namespace {
 
-/// The name with that number, counted from 1; nothing: there is none.
-template <std::size_t size>
-std::string_view name_in(const std::array<std::string_view, size>& names, std::uint8_t number) {
-  return number - 1U < size ? names[number - 1U] : std::string_view();
-}
-
-// In the order of EventKind.
-constexpr std::array<std::string_view, 13> kKinds{
-    "send", "copy", "publish", "receive",  "wait",    "release",  "wake",
-    "span", "step", "arrival", "transfer", "control", "operation"};
-static_assert(static_cast<std::size_t>(EventKind::operation) == kKinds.size());
+// In the order of EventKind, which counts from 1, as all of these do.
+constexpr std::string_view kKinds[] = {"?",       "send",     "copy",    "publish",  "receive",
+                                       "wait",    "release",  "wake",    "span",     "step",
+                                       "arrival", "transfer", "control", "operation"};
+static_assert(static_cast<std::size_t>(EventKind::operation) + 1 == std::size(kKinds));
 // In the order of Awaited, StepVerb, Moved and QueueWork.
-constexpr std::array<std::string_view, 7> kAwaited{"credit", "consumer", "message", "landing",
-                                                   "step",   "ranks",    "the peer"};
-constexpr std::array<std::string_view, 8> kVerbs{"put",    "get",  "copy",   "gemm",
-                                                 "reduce", "fill", "signal", "barrier"};
-constexpr std::array<std::string_view, 6> kMoved{"put",    "get",  "landed",
-                                                 "served", "sent", "received"};
-constexpr std::array<std::string_view, 6> kQueueWork{"copy-in", "copy-out", "copy",
-                                                     "fill",    "launch",   "record"};
+constexpr std::string_view kAwaited[] = {"",        "credit", "consumer", "message",
+                                         "landing", "step",   "ranks",    "the peer"};
+constexpr std::string_view kVerbs[] = {"",       "put",  "get",    "copy",   "gemm",
+                                       "reduce", "fill", "signal", "barrier"};
+constexpr std::string_view kMoved[] = {"", "put", "get", "landed", "served", "sent", "received"};
+constexpr std::string_view kQueueWork[] = {"",     "copy-in", "copy-out", "copy",
+                                           "fill", "launch",  "record"};
 
 /// What the detail of an event of that kind stands for; nothing: no writer of ours wrote it.
 std::optional<std::string> detail_of(EventKind kind, std::uint8_t detail) {
   using enum EventKind;
   std::string_view text;
-  if (kind == wait) text = name_in(kAwaited, detail);
-  if (kind == step || kind == arrival) text = name_in(kVerbs, detail);
-  if (kind == transfer || kind == control) text = name_in(kMoved, detail);
-  if (kind == operation) text = name_in(kQueueWork, detail);
+  if (kind == wait) text = text_in(kAwaited, detail, "");
+  if (kind == step || kind == arrival) text = text_in(kVerbs, detail, "");
+  if (kind == transfer || kind == control) text = text_in(kMoved, detail, "");
+  if (kind == operation) text = text_in(kQueueWork, detail, "");
   if (kind == copy && detail < kCopyEngines) text = to_string(static_cast<CopyEngine>(detail));
   const bool has_detail = kind == wait || kind == copy || kind >= step;
   return has_detail && text.empty() ? std::nullopt : std::optional<std::string>(text);
@@ -122,8 +117,7 @@ std::uint64_t TimeScale::ns_of(std::uint64_t ticks) const noexcept {
 }
 
 std::string_view to_string(EventKind kind) noexcept {
-  const std::string_view name = name_in(kKinds, static_cast<std::uint8_t>(kind));
-  return name.empty() ? "?" : name;
+  return text_in(kKinds, kind, "?");
 }
 
 // proc(5): field 22; the name, in parentheses, may hold anything.

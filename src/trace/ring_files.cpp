@@ -4,36 +4,27 @@
 #include <sys/stat.h>
 
 #include <bit>
-#include <charconv>
 #include <cstring>
 
 #include "base/assert.hpp"
+#include "base/text_lines.hpp"
 
 namespace gantry::trace {
 namespace {
 
+/// The constant front of a RingHeader.
 struct Header {
+  std::uint64_t magic;
   std::uint32_t version, cells;
-  std::uint64_t magic, run, start_time;
+  std::uint64_t run, start_time;
   std::int32_t pid;
   std::uint8_t kind, has_ticks;
+  std::array<char, RingHeader::kProcessBytes> process;
+  std::array<char, RingHeader::kNameBytes> name;
 };
-
-Header read_header(ConstByteSpan bytes) noexcept {
-  Header header{};
-  const auto take = [bytes](auto& into, Bytes offset) {
-    std::memcpy(&into, bytes.data() + offset, sizeof into);
-  };
-  take(header.magic, offsetof(RingHeader, magic));
-  take(header.version, offsetof(RingHeader, version));
-  take(header.cells, offsetof(RingHeader, cells));
-  take(header.run, offsetof(RingHeader, run));
-  take(header.start_time, offsetof(RingHeader, start_time));
-  take(header.pid, offsetof(RingHeader, pid));
-  take(header.kind, offsetof(RingHeader, kind));
-  take(header.has_ticks, offsetof(RingHeader, has_ticks));
-  return header;
-}
+static_assert(offsetof(Header, run) == offsetof(RingHeader, run) &&
+              offsetof(Header, process) == offsetof(RingHeader, process) &&
+              offsetof(Header, name) == offsetof(RingHeader, name));
 
 Result<void> check_header(const Header& header, Bytes bytes) {
   const auto refuse = [](std::string_view why) {
@@ -95,21 +86,18 @@ Result<RingReader> RingReader::of(ConstByteSpan start, Bytes file_bytes) {
                 "make room on the disk of the runtime directory");
   if (start.size() < kHeaderBytes || file_bytes < kHeaderBytes)
     return fail(Code::invalid_argument, "it is cut off");
-  const Header header = read_header(start);
+  Header header{};
+  std::memcpy(&header, start.data(), sizeof header);
   GANTRY_TRY(check_header(header, file_bytes));
   RingReader reader;
   reader.run_ = header.run;
   reader.cells_ = header.cells;
   reader.has_ticks_ = header.has_ticks != 0;
-  std::array<char, RingHeader::kProcessBytes> process{};
-  std::array<char, RingHeader::kNameBytes> name{};
-  std::memcpy(process.data(), start.data() + offsetof(RingHeader, process), process.size());
-  std::memcpy(name.data(), start.data() + offsetof(RingHeader, name), name.size());
   reader.ring_.start_time = header.start_time;
-  reader.ring_.process = text_of(process);
+  reader.ring_.process = text_of(header.process);
   Track& track = reader.ring_.track;
   track.kind = static_cast<EndKind>(header.kind);
-  track.channel = text_of(name);
+  track.channel = text_of(header.name);
   track.pid = header.pid;
   return reader;
 }
@@ -161,17 +149,14 @@ DecodedRing RingReader::finish(const TimeScale& time) {
 // ---- the files -----------------------------------------------------------------------------
 
 std::optional<RingOwner> owner_of(std::string_view file) {
-  RingOwner owner;
-  const char* const end = file.data() + file.size();
-  const auto pid = std::from_chars(file.data(), end, owner.pid);
-  if (pid.ec != std::errc() || pid.ptr == end || *pid.ptr != '-' || owner.pid <= 0)
+  const auto first = file.find('-');
+  const auto second = first == file.npos ? first : file.find('-', first + 1);
+  if (second == file.npos) return std::nullopt;
+  const auto pid = number_in<std::int32_t>(file.substr(0, first));
+  const auto start = number_in<std::uint64_t>(file.substr(first + 1, second - first - 1));
+  if (!pid || *pid <= 0 || !start || !number_in<std::uint64_t>(file.substr(second + 1)))
     return std::nullopt;
-  const auto start = std::from_chars(pid.ptr + 1, end, owner.start_time);
-  if (start.ec != std::errc() || start.ptr == end || *start.ptr != '-') return std::nullopt;
-  std::uint64_t which = 0;
-  const auto number = std::from_chars(start.ptr + 1, end, which);
-  if (number.ec != std::errc() || number.ptr != end) return std::nullopt;
-  return owner;
+  return RingOwner{*pid, *start};
 }
 
 // One file under several names would be read as often.

@@ -3,6 +3,7 @@
 #include <sys/epoll.h>
 
 #include "base/assert.hpp"
+#include "base/wait.hpp"
 
 namespace gantry {
 
@@ -36,14 +37,7 @@ void ConsumerWaiter::look() {
 
 Result<int> ConsumerWaiter::event_descriptor() {
   if (watched_) return watched_.get();
-  Fd watched(::epoll_create1(EPOLL_CLOEXEC));
-  if (!watched) return fail_errno("epoll_create1");
-  for (const int descriptor : {core_.connection.receive_fd(), core_.producer_life.get()}) {
-    epoll_event interest{};
-    interest.events = EPOLLIN;
-    if (descriptor >= 0 && ::epoll_ctl(watched.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
-      return fail_errno("epoll_ctl");
-  }
+  GANTRY_ASSIGN(Fd watched, make_epoll({core_.connection.receive_fd(), core_.producer_life.get()}));
   if (wake_receiver_.descriptor() >= 0) GANTRY_TRY(wake_receiver_.hang_in(watched.get(), EPOLLIN));
   watched_ = std::move(watched);
   rouse();  // what is there already counts: the loop begins with a look

@@ -9,6 +9,7 @@
 #include "base/event.hpp"
 #include "base/moved_from.hpp"
 #include "base/os/fork_error.hpp"
+#include "base/wait.hpp"
 #include "channel/consumer/consumer.hpp"
 #include "channel/naming/access.hpp"
 #include "channel/wire/step.hpp"
@@ -20,19 +21,6 @@ constexpr std::uint64_t kNews = 0;  // the listener's place in the epoll; ids be
 constexpr std::uint64_t kMutesEnd = ~std::uint64_t{0};
 constexpr std::uint64_t kGlanceEvery = 16;  // messages; so sleeping senders are not forgotten
 constexpr std::size_t kMostSpunOn = 64;     // senders: looking at more takes longer than sleeping
-
-epoll_event interest_in(std::uint64_t id, bool wanted = true) {
-  epoll_event interest{};
-  if (wanted) interest.events = EPOLLIN;
-  interest.data.u64 = id;
-  return interest;
-}
-
-Result<void> add_to(int epoll, int descriptor, std::uint64_t id) {
-  epoll_event interest = interest_in(id);
-  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &interest) != 0) return fail_errno("epoll_ctl");
-  return {};
-}
 
 }  // namespace
 
@@ -80,11 +68,10 @@ Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& opti
   quota_ = ReceiveQuota::make(options.channel.receive, options.total, options.producers);
   GANTRY_ASSIGN(metrics_, MetricsMaker::make_for_end(options.channel.metrics_descriptor));
   MetricsMaker::close_descriptor(metrics_);
-  watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  if (!watched_) return fail_errno("epoll_create1");
+  GANTRY_ASSIGN(watched_, make_epoll());
   mutes_end_.reset(::timerfd_create(CLOCK_MONOTONIC, TFD_CLOEXEC | TFD_NONBLOCK));
   if (!mutes_end_) return fail_errno("timerfd_create");
-  return add_to(watched_.get(), mutes_end_.get(), kMutesEnd);
+  return watch_in(watched_.get(), mutes_end_.get(), {.u64 = kMutesEnd});
 }
 
 ProducerListener::Rules Inbox::Impl::rules() const {
@@ -94,7 +81,7 @@ ProducerListener::Rules Inbox::Impl::rules() const {
 Result<void> Inbox::Impl::start_listener() {
   if (!options_.directory.empty()) trace_.join(options_.directory, trace::EndKind::inbox, name_);
   GANTRY_TRY(listener_->start());
-  GANTRY_TRY(add_to(watched_.get(), listener_->news(), kNews));
+  GANTRY_TRY(watch_in(watched_.get(), listener_->news(), {.u64 = kNews}));
   metrics_.meter()->opened();
   return {};
 }
@@ -217,7 +204,7 @@ void Inbox::Impl::note_ring(Source& source) {
 
 void Inbox::Impl::listen(Source& source, bool wanted) noexcept {
   GANTRY_DEBUG_ASSERT(source.watched >= 0);
-  epoll_event interest = interest_in(source.sender.id, wanted);
+  epoll_event interest{wanted ? EPOLLIN : 0u, {.u64 = source.sender.id}};
   ::epoll_ctl(watched_.get(), EPOLL_CTL_MOD, source.watched, &interest);
   source.muted = !wanted;
 }
@@ -264,22 +251,21 @@ Result<void> Inbox::Impl::sleep(Deadline deadline) {
   if (anyone_awake) return {};
   if (deadline.passed())
     return fail(Code::timed_out, fmt::format("inbox '{}': no message in time", name_));
-  std::array<pollfd, 2> entries{pollfd{watched_.get(), POLLIN, 0},
-                                pollfd{options_.interrupt_descriptor, POLLIN, 0}};
   const trace::WaitProbe probe(name_, trace::Awaited::message);
   const std::uint64_t asleep = trace::ticks_and_look();
   trace::OpenWait open(trace_, asleep, trace::Awaited::message, 0);
   open.falls_asleep();
   WaitTicks& waits = MetricsMaker::page(metrics_)->waits;
   waits.begin(asleep);
-  const int count = ::poll(entries.data(), entries.size(), poll_timeout_ms(deadline));
+  const unsigned readable =
+      sleep_on({watched_.get(), options_.interrupt_descriptor}, deadline.left());
   waits.end(read_ticks());
   open.end();
   if (trace::is_on()) [[unlikely]]
     trace_.waited(asleep, trace::Awaited::message, 0);
-  if (count > 0 && entries[1].revents != 0)
+  if ((readable & 2) != 0)
     return fail(Code::interrupted, fmt::format("inbox '{}': interrupted", name_));
-  if (count == 0 && deadline.passed()) return nothing_came();
+  if (readable == 0 && deadline.passed()) return nothing_came();
   return {};
 }
 
@@ -296,7 +282,7 @@ tl::unexpected<Error> Inbox::Impl::nothing_came() const {
 
 Result<int> Inbox::Impl::watch(const Newcomer& newcomer, std::uint64_t id) const {
   GANTRY_ASSIGN(const int descriptor, newcomer.end->event_descriptor());
-  GANTRY_TRY(add_to(watched_.get(), descriptor, id));
+  GANTRY_TRY(watch_in(watched_.get(), descriptor, {.u64 = id}));
   return descriptor;
 }
 

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <poll.h>
 #include <signal.h>
 #include <sys/file.h>
 #include <sys/inotify.h>
@@ -26,6 +25,7 @@
 #include "base/os/socket.hpp"
 #include "base/os/socket_file.hpp"
 #include "base/result.hpp"
+#include "base/wait.hpp"
 #include "channel/wire/notice.hpp"
 #include "channel/wire/protocol.hpp"
 #include "channel/wire/step.hpp"
@@ -85,8 +85,7 @@ Result<FolderLock> lock_directory(const std::string& directory, int interrupt, D
     if (deadline.passed())
       return fail(Code::timed_out, directory + ": another process keeps it locked",
                   "end the process that holds it (fuser -v " + directory + ")");
-    pollfd entry{interrupt, POLLIN, 0};
-    if (::poll(&entry, 1, 1) > 0)
+    if (sleep_on({interrupt}, std::chrono::milliseconds(1)) != 0)
       return fail(Code::interrupted, directory + ": interrupted while waiting for its lock");
   }
   return FolderLock(std::move(folder));
@@ -188,16 +187,14 @@ class FolderWatch {
 
   /// False: `interrupt` became readable.
   [[nodiscard]] bool wait(int interrupt, Deadline deadline, bool look_again) {
-    std::array<pollfd, 2> entries{pollfd{watch_.get(), POLLIN, 0}, pollfd{interrupt, POLLIN, 0}};
-    constexpr int kLookAgainMs = 10;
-    int timeout = poll_timeout_ms(deadline);
-    if (!watch_ || look_again)
-      timeout = timeout < 0 ? kLookAgainMs : std::min(timeout, kLookAgainMs);
-    ::poll(entries.data(), entries.size(), timeout);  // a signal just means: look again
-    std::array<char, 4096> events;                    // NOLINT: filled by read
+    constexpr std::chrono::milliseconds kLookAgain{10};
+    auto most = deadline.left();
+    if (!watch_ || look_again) most = std::min<std::chrono::nanoseconds>(most, kLookAgain);
+    const unsigned readable = sleep_on({watch_.get(), interrupt}, most);
+    std::array<char, 4096> events;  // NOLINT: filled by read
     if (watch_)
       while (::read(watch_.get(), events.data(), events.size()) > 0) continue;
-    return entries[1].revents == 0;
+    return (readable & 2) == 0;
   }
 
  private:

@@ -1,6 +1,5 @@
 #include "channel/rpc/client.hpp"
 
-#include <sys/epoll.h>
 #include <sys/timerfd.h>
 
 #include <algorithm>
@@ -9,21 +8,10 @@
 #include "base/event.hpp"
 #include "base/moved_from.hpp"
 #include "base/os/fork_error.hpp"
+#include "base/wait.hpp"
 
 namespace gantry {
 namespace {
-
-Result<Fd> make_epoll(std::initializer_list<int> descriptors) {
-  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return fail_errno("epoll_create1");
-  for (const int descriptor : descriptors) {
-    epoll_event interest{};
-    interest.events = EPOLLIN;
-    if (descriptor >= 0 && ::epoll_ctl(epoll.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
-      return fail_errno("epoll_ctl");
-  }
-  return epoll;
-}
 
 constexpr std::size_t kMostTaken = 256;  // replies at a time: more than any ring holds
 
@@ -395,26 +383,22 @@ Result<void> Client::check() {
 
 Result<PendingReply> Client::call_async(ConstByteSpan payload, const CallOptions& options) {
   return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
-    GANTRY_ASSIGN(const std::uint64_t correlation,
-                  link_->begin(options, [&](const SendOptions& sending) {
-                    return link_->requests().send(payload, sending);
-                  }));
     PendingReply pending;
+    GANTRY_ASSIGN(pending.correlation_, link_->begin(options, [&](const SendOptions& sending) {
+      return link_->requests().send(payload, sending);
+    }));
     pending.link_ = link_;
-    pending.correlation_ = correlation;
     return pending;
   });
 }
 
 Result<PendingReply> Client::call_async(Draft draft, const CallOptions& options) {
   return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
-    GANTRY_ASSIGN(const std::uint64_t correlation,
-                  link_->begin(options, [&](const SendOptions& sending) {
-                    return link_->requests().send(std::move(draft.parts()), sending);
-                  }));
     PendingReply pending;
+    GANTRY_ASSIGN(pending.correlation_, link_->begin(options, [&](const SendOptions& sending) {
+      return link_->requests().send(std::move(draft.parts()), sending);
+    }));
     pending.link_ = link_;
-    pending.correlation_ = correlation;
     return pending;
   });
 }
@@ -425,13 +409,11 @@ Result<Loan> Client::loan(Bytes size, Deadline deadline) {
 
 Result<PendingReply> Client::call_async(Loan loan, const CallOptions& options) {
   return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
-    GANTRY_ASSIGN(const std::uint64_t correlation,
-                  link_->begin(options, [&](const SendOptions& sending) {
-                    return link_->requests().publish(std::move(loan), sending);
-                  }));
     PendingReply pending;
+    GANTRY_ASSIGN(pending.correlation_, link_->begin(options, [&](const SendOptions& sending) {
+      return link_->requests().publish(std::move(loan), sending);
+    }));
     pending.link_ = link_;
-    pending.correlation_ = correlation;
     return pending;
   });
 }

@@ -1,7 +1,5 @@
 #include "channel/rpc/server.hpp"
 
-#include <sys/epoll.h>
-
 #include <algorithm>
 #include <cstring>
 
@@ -9,6 +7,7 @@
 #include "base/event.hpp"
 #include "base/moved_from.hpp"
 #include "base/os/fork_error.hpp"
+#include "base/wait.hpp"
 #include "channel/wire/step.hpp"
 #include "channel/wire/waiter.hpp"
 
@@ -76,14 +75,8 @@ Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
   GANTRY_ASSIGN(impl->inbox_, Inbox::Impl::make(name, inbox, is_no_request));
   impl->options_.channel.metrics_descriptor = -1;
   GANTRY_ASSIGN(impl->queued_, make_event());
-  impl->watched_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  if (!impl->watched_) return fail_errno("epoll_create1");
-  for (const int descriptor : {impl->queued_.get(), impl->inbox_->event_descriptor()}) {
-    epoll_event interest{};
-    interest.events = EPOLLIN;
-    if (::epoll_ctl(impl->watched_.get(), EPOLL_CTL_ADD, descriptor, &interest) != 0)
-      return fail_errno("epoll_ctl");
-  }
+  GANTRY_ASSIGN(impl->watched_,
+                make_epoll({impl->queued_.get(), impl->inbox_->event_descriptor()}));
   return impl;
 }
 

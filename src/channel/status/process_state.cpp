@@ -5,16 +5,14 @@
 #include <cstring>
 #include <gantry/runtime.hpp>
 
+#include "base/enum_text.hpp"
 #include "base/os/fd.hpp"
 #include "base/result.hpp"
 
 namespace gantry {
 
 std::string_view to_string(ProcessState state) noexcept {
-  static constexpr std::array<std::string_view, 5> kNames{"unknown", "running", "stopped", "zombie",
-                                                          "gone"};
-  const auto at = static_cast<std::size_t>(state);
-  return at < kNames.size() ? kNames[at] : "?";
+  return text_in({"unknown", "running", "stopped", "zombie", "gone"}, state, "?");
 }
 
 // proc(5): "pid (comm) state ..."; comm may hold anything, so the last parenthesis counts.

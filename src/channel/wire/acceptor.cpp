@@ -10,6 +10,7 @@
 #include "base/os/close_elsewhere.hpp"
 #include "base/os/socket.hpp"
 #include "base/os/worker_thread.hpp"
+#include "base/wait.hpp"
 
 namespace gantry {
 namespace {
@@ -43,14 +44,9 @@ Result<std::shared_ptr<Acceptor>> make_acceptor() {
 
 Result<std::shared_ptr<Acceptor>> Acceptor::make() {
   std::shared_ptr<Acceptor> made(new Acceptor);
-  made->epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  if (!made->epoll_) return fail_errno("epoll_create1");
+  GANTRY_ASSIGN(made->epoll_, make_epoll());
   GANTRY_ASSIGN(made->wake_, make_event());
-  epoll_event interest{};
-  interest.events = EPOLLIN;
-  interest.data.u64 = kWakeKey;
-  if (::epoll_ctl(made->epoll_.get(), EPOLL_CTL_ADD, made->wake_.get(), &interest) != 0)
-    return fail_errno("epoll_ctl");
+  GANTRY_TRY(watch_in(made->epoll_.get(), made->wake_.get(), {.u64 = kWakeKey}));
   made->keep_spare();
   return made;
 }

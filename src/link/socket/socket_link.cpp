@@ -15,6 +15,7 @@
 #include "base/os/fork_error.hpp"
 #include "base/os/socket.hpp"
 #include "base/result.hpp"
+#include "base/wait.hpp"
 #include "link/socket/inbox.hpp"
 #include "link/socket/mapped_puller.hpp"
 #include "link/turn.hpp"
@@ -373,8 +374,7 @@ class SocketLink final : public Link, public LinkInTurns {
     }
     has_sleeper_ = true;
     lock.unlock();
-    std::array<pollfd, 2> entries{pollfd{epoll_.get(), POLLIN, 0}, pollfd{ring_.get(), POLLIN, 0}};
-    ::poll(entries.data(), entries.size(), poll_timeout_ms(Deadline::after(most)));
+    sleep_on({epoll_.get(), ring_.get()}, most);
     lock.lock();
     has_sleeper_ = false;
     drain(ring_.get());
@@ -536,13 +536,6 @@ std::string peer_name(int socket) {
   return who ? fmt::format("process {}", who->pid) : "an unknown process";
 }
 
-Result<void> watch(int epoll, int descriptor) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  if (::epoll_ctl(epoll, EPOLL_CTL_ADD, descriptor, &event) == 0) return {};
-  return fail_errno("epoll_ctl");
-}
-
 }  // namespace
 
 Result<void> check_link_socket(int socket) {
@@ -562,11 +555,10 @@ Result<std::unique_ptr<Link>> make_socket_link(Fd socket, const LinkOptions& opt
   if (domain == AF_INET || domain == AF_INET6)
     ::setsockopt(socket.get(), IPPROTO_TCP, TCP_NODELAY, &yes, sizeof yes);
   if (domain == AF_UNIX) accept_rights(socket.get(), puller && puller->takes_descriptors());
-  Fd epoll(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll) return fail_errno("epoll");
-  GANTRY_TRY(watch(epoll.get(), socket.get()));
+  GANTRY_ASSIGN(Fd epoll, make_epoll({socket.get()}));
   if (puller)
-    for (const int descriptor : puller->descriptors()) GANTRY_TRY(watch(epoll.get(), descriptor));
+    for (const int descriptor : puller->descriptors())
+      GANTRY_TRY(watch_in(epoll.get(), descriptor, {.fd = descriptor}));
   GANTRY_ASSIGN(Fd ring, make_event());
   std::string peer = options.peer.empty() ? peer_name(socket.get()) : options.peer;
   return std::make_unique<SocketLink>(std::move(socket), std::move(epoll), std::move(ring),

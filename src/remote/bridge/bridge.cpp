@@ -16,6 +16,7 @@
 #include "base/moved_from.hpp"
 #include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "remote/admission.hpp"
 #include "remote/listing.hpp"
 #include "remote/remote_step.hpp"
@@ -128,7 +129,7 @@ class GANTRY_LOCAL Bridge::Impl {
 
   const BridgeOptions options_;
   const std::shared_ptr<Engine> engine_;
-  const std::shared_ptr<TlsCarriers> carriers_ = std::make_shared<TlsCarriers>();
+  const std::shared_ptr<DetachedThreads> carriers_ = std::make_shared<DetachedThreads>();
   std::shared_ptr<Acceptor> acceptor_;
   BridgeListener listener_;
   Fd stop_;  // an event: readable from the end on
@@ -266,18 +267,15 @@ void Bridge::Impl::serve_connection(Connection& connection) noexcept {
 Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
   const std::string peer = peer_address(connection.socket.get());
   std::string caller = peer;
-  const auto of_caller = [&](Error error) {
-    error.message = fmt::format("{}: {}", caller, error.message);
-    return error;
-  };
+  const auto of_caller = [&](Error error) { return prefixed(std::move(error), "{}", caller); };
   const Deadline soon = Deadline::after(kAdmissionTime);
   if (listener_.is_encrypted()) {
     auto encrypted = encrypt(connection, soon);
-    if (!encrypted) return tl::unexpected(of_caller(std::move(encrypted).error()));
+    if (!encrypted) return of_caller(std::move(encrypted).error());
   }
   Admission admission(connection.socket.get(), options_.token);
   auto request = admission.hear(soon);
-  if (!request) return tl::unexpected(of_caller(std::move(request).error()));
+  if (!request) return of_caller(std::move(request).error());
   Fd socket;
   {
     const std::lock_guard lock(mutex_);
@@ -293,12 +291,12 @@ Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
   caller += fmt::format(" {} '{}'", verb_of(request->role), request->channel);
   if (request->session != SessionId{}) {
     auto went_on = go_on(std::move(socket), peer, admission, *request);
-    if (!went_on) return tl::unexpected(of_caller(std::move(went_on).error()));
+    if (!went_on) return of_caller(std::move(went_on).error());
     return {};
   }
   say(caller);
   auto served = serve_session(std::move(socket), peer, caller, admission, *request);
-  if (!served) return tl::unexpected(of_caller(std::move(served).error()));
+  if (!served) return of_caller(std::move(served).error());
   say(caller + ": has left");
   return {};
 }

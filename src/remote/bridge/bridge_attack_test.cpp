@@ -93,7 +93,7 @@ TEST_F(AttackedBridge, TellsAStrangerWithAnotherTokenSo) {
   auto out = make_out();
   ProducerOptions options = here();
   options.remote.token = "another token of 29 character";
-  const auto in = open_remote_consumer(name("frames"), test::consumer_options(options),
+  const auto in = open_remote_consumer(name("frames").text(), test::consumer_options(options),
                                        std::make_shared<test::PlainEngine>(), soon());
   ASSERT_FALSE(in);
   EXPECT_EQ(in.error().code, Code::permission_denied) << to_string(in.error());

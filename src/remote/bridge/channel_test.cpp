@@ -202,7 +202,8 @@ TEST_F(RemoteChannel, WhoDropsAProducerDoesNotWaitForItsReader) {
   ProducerOptions options = here();
   options.slots = 2;
   auto out = std::make_optional(
-      open_remote_producer(name("frames"), options, std::make_shared<test::PlainEngine>()).value());
+      open_remote_producer(name("frames").text(), options, std::make_shared<test::PlainEngine>())
+          .value());
   auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
   std::uint64_t sent = 0;
   while (out->send(pattern(100'000, sent), {.deadline = Deadline::after(kShort)})) ++sent;
@@ -282,9 +283,9 @@ TEST_F(RemoteChannel, AnInboxGetsWhatARemoteProducerSends) {
   InboxOptions inbox_options;
   inbox_options.channel = test::consumer_options(there());
   auto inbox = Inbox::open("work", inbox_options).value();
-  auto out =
-      connect_remote_inbox(name("work"), here(), std::make_shared<test::PlainEngine>(), soon())
-          .value();
+  auto out = connect_remote_inbox(name("work").text(), here(),
+                                  std::make_shared<test::PlainEngine>(), soon())
+                 .value();
   std::jthread sender([&] {
     for (std::size_t i = 0; i < kSizes.size(); ++i)
       ASSERT_TRUE(out.send(pattern(kSizes[i], i), {.deadline = soon()}));
@@ -298,7 +299,8 @@ TEST_F(RemoteChannel, AnInboxGetsWhatARemoteProducerSends) {
 }
 
 TEST_F(RemoteChannel, APublishedChannelsEndWasReceivedWhenCloseReturns) {
-  auto out = open_remote_producer(name("frames"), here(), std::make_shared<test::PlainEngine>());
+  auto out =
+      open_remote_producer(name("frames").text(), here(), std::make_shared<test::PlainEngine>());
   ASSERT_TRUE(out) << to_string(out.error());
   auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
   for (std::uint64_t i = 0; i < 5; ++i)
@@ -318,7 +320,8 @@ TEST_F(RemoteChannel, AnInterruptEndsTheWaitForTheLastReader) {
   const Fd stop = make_event().value();
   ProducerOptions options = here();
   options.interrupt_descriptor = stop.get();
-  auto out = open_remote_producer(name("squares"), options, std::make_shared<test::PlainEngine>());
+  auto out =
+      open_remote_producer(name("squares").text(), options, std::make_shared<test::PlainEngine>());
   ASSERT_TRUE(out) << to_string(out.error());
   ASSERT_TRUE(out->send(test::pattern(1000, 1)));
   Error why;
@@ -338,7 +341,7 @@ TEST_F(RemoteChannel, AnInterruptEndsTheWaitForTheLastReader) {
 TEST_F(RemoteChannel, ANameThatIsTakenThereIsRefusedHere) {
   const auto there_first = test::make_producer("frames", there()).value();
   const auto out =
-      open_remote_producer(name("frames"), here(), std::make_shared<test::PlainEngine>());
+      open_remote_producer(name("frames").text(), here(), std::make_shared<test::PlainEngine>());
   ASSERT_FALSE(out);
   EXPECT_EQ(out.error().code, Code::already_exists) << to_string(out.error());
 }

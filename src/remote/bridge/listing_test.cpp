@@ -122,7 +122,7 @@ TEST_F(RemoteListing, InboxesAndServicesAreListedBesideChannels) {
   InboxOptions inbox_options;
   inbox_options.channel = test::consumer_options(there());
   auto inbox = Inbox::open("parts", inbox_options).value();
-  auto sender = connect_remote_inbox(name("parts"), here(), engine, soon());
+  auto sender = connect_remote_inbox(name("parts").text(), here(), engine, soon());
   ASSERT_TRUE(sender) << to_string(sender.error());
   auto service = Server::open("service", test::server_options(there()), engine).value();
   const auto listed = list_remote_channels(bridge_->address(), {.token = kToken}, soon());

@@ -55,11 +55,11 @@ class RemotePathTest : public test::TwoHosts {
     return options;
   }
   [[nodiscard]] Result<Consumer> consume_by(RemotePath path, const RemoteName& from) const {
-    return open_remote_consumer(from, test::consumer_options(by(path)),
+    return open_remote_consumer(from.text(), test::consumer_options(by(path)),
                                 std::make_shared<test::PlainEngine>(), soon());
   }
   [[nodiscard]] Result<Producer> produce_by(RemotePath path, const RemoteName& to) const {
-    return open_remote_producer(to, by(path), std::make_shared<test::PlainEngine>());
+    return open_remote_producer(to.text(), by(path), std::make_shared<test::PlainEngine>());
   }
 };
 
@@ -88,7 +88,7 @@ class EachPath : public RemotePathTest, public testing::WithParamInterface<Remot
       start_bridge("unix:" + there_.path() + "/.bridge");
     }
     const Fd socket = connect_bridge(parse_host(bridge_->address()).value(), test::kToken,
-                                     std::make_shared<TlsCarriers>(), -1, soon())
+                                     std::make_shared<DetachedThreads>(), -1, soon())
                           .value();
     if (auto able = paths_to_offer(GetParam(), {socket.get()}); !able)
       GTEST_SKIP() << to_string(able.error());
@@ -217,9 +217,9 @@ INSTANTIATE_TEST_SUITE_P(RemotePath, SharedPath, testing::Values(RemotePath::sha
 TEST_P(SharedPath, AnEngineCopiesPayloadOnceAndTheSocketCarriesNone) {
   const auto engine = std::make_shared<CountingEngine>();
   auto out = test::make_producer("frames", there()).value();
-  auto in =
-      open_remote_consumer(name("frames"), test::consumer_options(by(GetParam())), engine, soon())
-          .value();
+  auto in = open_remote_consumer(name("frames").text(), test::consumer_options(by(GetParam())),
+                                 engine, soon())
+                .value();
   Bytes sent = 0;
   for (const Bytes size : {Bytes{5000}, 10 * kPiece, kPiece + 7, kPiece, Bytes{70'000}}) {
     ASSERT_TRUE(out.send(pattern(size, size), {.deadline = soon()}));
@@ -244,8 +244,8 @@ TEST_P(SharedPath, CallsAndAnswersPassByTheSocketToo) {
     EXPECT_TRUE(same(request->message().bytes(), pattern(2 * kPiece, 1)));
     EXPECT_TRUE(request->reply(pattern(3 * kPiece, 2), {soon()}));
   });
-  auto client =
-      open_remote_client(name("squares"), test::client_options(by(GetParam())), engine, soon());
+  auto client = open_remote_client(name("squares").text(), test::client_options(by(GetParam())),
+                                   engine, soon());
   ASSERT_TRUE(client) << to_string(client.error());
   CallOptions options;
   options.deadline = soon();
@@ -317,11 +317,12 @@ TEST_F(RemotePathTest, AUnixSocketThatNobodyListensAtIsReplaced) {
     ASSERT_EQ(::link(where.path.c_str(), (where.path + "2").c_str()), 0);
   }
   ASSERT_EQ(::rename((where.path + "2").c_str(), where.path.c_str()), 0);  // as after kill -9
-  EXPECT_EQ(
-      connect_bridge(where, test::kToken, std::make_shared<TlsCarriers>(), -1, soon()).error().code,
-      Code::not_found);
+  EXPECT_EQ(connect_bridge(where, test::kToken, std::make_shared<DetachedThreads>(), -1, soon())
+                .error()
+                .code,
+            Code::not_found);
   const BridgeListener next = BridgeListener::open(where).value();
-  EXPECT_TRUE(connect_bridge(where, test::kToken, std::make_shared<TlsCarriers>(), -1, soon()));
+  EXPECT_TRUE(connect_bridge(where, test::kToken, std::make_shared<DetachedThreads>(), -1, soon()));
 }
 
 TEST_F(RemotePathTest, AFileThatIsNoSocketStays) {

@@ -15,6 +15,7 @@
 #include "base/os/disown.hpp"
 #include "base/os/worker_thread.hpp"
 #include "base/result.hpp"
+#include "base/text_lines.hpp"
 #include "channel/wire/notice.hpp"
 #include "remote/admission.hpp"
 #include "remote/remote_step.hpp"
@@ -50,11 +51,9 @@ void sweep(const std::string& parent) {
 }
 
 constexpr std::chrono::milliseconds kBetweenCalls{50};
-constexpr std::chrono::hours kLongestSleep{1};  // as far as poll(2) can count
 
-Error with_name(Error error, const RemoteName& name) {
-  error.message = fmt::format("channel '{}': {}", name.text(), error.message);
-  return error;
+tl::unexpected<Error> with_name(Error error, const RemoteName& name) {
+  return prefixed(std::move(error), "channel '{}'", name.text());
 }
 
 // The end that has the name there, and the words for its absence.
@@ -98,8 +97,7 @@ Result<void> await_joined(Link& link, const Relay::Setup& setup, int interrupt, 
                   "start it there; gantry ls @HOST lists what there is");
     if (!link.poll())
       sleep_on({link.descriptor(), interrupt},
-               std::chrono::ceil<std::chrono::milliseconds>(
-                   std::min<std::chrono::nanoseconds>(deadline.left(), kRemoteRest)));
+               std::min<std::chrono::nanoseconds>(deadline.left(), kRemoteRest));
   }
 }
 
@@ -112,7 +110,7 @@ Error as_broken(Error error) {
   return error;
 }
 
-Result<BridgeCall> call(const Relay::Setup& setup, const std::shared_ptr<TlsCarriers>& carriers,
+Result<BridgeCall> call(const Relay::Setup& setup, const std::shared_ptr<DetachedThreads>& carriers,
                         RemoteRequest request, int interrupt, Deadline deadline) {
   const auto& [name, options] = std::tie(setup.name, setup.options);
   GANTRY_ASSIGN(const std::string token, token_or_file(options.token));
@@ -152,7 +150,10 @@ class Retirement {
     if (known != nullptr && known->fork_guard_.is_this()) return *known;
     auto* const own = new Retirement;  // NOLINT: see above
     if (all.compare_exchange_strong(known, own)) {
-      std::atexit([] { of_this_process().await_all(); });
+      std::atexit([] {
+        DetachedThreads& threads = of_this_process().threads_;
+        while (threads.is_any()) threads.await_end();
+      });
       return *own;
     }
     delete own;  // NOLINT: another thread was quicker
@@ -161,35 +162,20 @@ class Retirement {
 
   /// False: there is no thread for it.
   bool begin(Relay* relay) noexcept {
-    {
-      const std::lock_guard lock(mutex_);
-      ++count_;
-    }
+    threads_.begin();
     auto thread =
         start_thread("a thread for an end of another host that was dropped", [this, relay] {
           delete relay;  // NOLINT: its last owner's deleter brought it
-          end();
+          threads_.end();
         });
     if (thread) return thread->detach(), true;
-    end();
+    threads_.end();
     return false;
   }
 
  private:
-  void end() noexcept {
-    const std::lock_guard lock(mutex_);
-    --count_;
-    ended_.notify_all();
-  }
-  void await_all() {
-    std::unique_lock lock(mutex_);
-    ended_.wait(lock, [this] { return count_ == 0; });
-  }
-
   const ForkGuard fork_guard_;
-  std::mutex mutex_;  // guards count_
-  std::condition_variable ended_;
-  unsigned count_ = 0;
+  DetachedThreads threads_;
 };
 
 }  // namespace
@@ -255,7 +241,7 @@ Result<void> Relay::connect(Deadline deadline) {
 Result<BridgeCall> Relay::make_call(RemoteRequest request, int interrupt, Deadline deadline) {
   request.channel = setup_.name.channel;
   auto made = call(setup_, carriers_, std::move(request), interrupt, deadline);
-  if (!made) return tl::unexpected(with_name(std::move(made).error(), setup_.name));
+  if (!made) return with_name(std::move(made).error(), setup_.name);
   const std::lock_guard lock(mutex_);
   taken_ = made->answer.path;
   return made;
@@ -283,7 +269,7 @@ void Relay::run(std::unique_ptr<RemoteSide> side, BridgeCall call) noexcept {
   Error why = end ? std::move(end->why) : std::move(end).error();
   {
     const std::lock_guard lock(mutex_);
-    over_ = with_name(std::move(why), setup_.name);
+    over_ = with_name(std::move(why), setup_.name).value();
   }
   GANTRY_REMOTE_STEP(relay_ended);
   ring(ended_.get());
@@ -357,9 +343,7 @@ Result<void> Relay::finish(Deadline deadline, int interrupt) {
     if (deadline.passed())
       return fail(Code::timed_out,
                   fmt::format("channel '{}': not all of it has been received", setup_.name.text()));
-    sleep_on({ended_.get(), interrupt},
-             std::chrono::ceil<std::chrono::milliseconds>(
-                 std::min<std::chrono::nanoseconds>(deadline.left(), kLongestSleep)));
+    sleep_on({ended_.get(), interrupt}, deadline.left());
   }
 }
 

@@ -109,7 +109,7 @@ class Relay final : public detail::FarSide {
   const Setup setup_;
   const std::string text_;  // of its name
   const ForkGuard fork_guard_;
-  const std::shared_ptr<TlsCarriers> carriers_ = std::make_shared<TlsCarriers>();
+  const std::shared_ptr<DetachedThreads> carriers_ = std::make_shared<DetachedThreads>();
   LinkDirectory directory_;
   std::optional<BridgeCall> call_;  // until the thread takes it
   const Fd stop_;                   // an event

@@ -1,12 +1,15 @@
 #include "remote/bridge/remote_ends.hpp"
 
+#include "base/assert.hpp"
 #include "base/result.hpp"
 #include "channel/wire/far_sides.hpp"
 #include "channel/wire/notice.hpp"
+#include "registrar/fabric/registrar.hpp"
 #include "remote/bridge/relay.hpp"
 #include "remote/session/calls.hpp"
 #include "remote/session/receiving_side.hpp"
 #include "remote/session/sending_side.hpp"
+#include "runtime/components.hpp"
 
 namespace gantry {
 namespace {
@@ -19,11 +22,13 @@ EndOptions end_within(std::shared_ptr<Acceptor> acceptor, const std::string& dir
   return options;
 }
 
-Relay::Setup setup_for(const RemoteName& name, const EndOptions& options,
-                       std::shared_ptr<Engine> engine, RemoteRole role) {
+Result<Relay::Setup> setup_for(std::string_view name, const EndOptions& options,
+                               std::shared_ptr<Engine> engine, RemoteRole role) {
+  GANTRY_ASSIGN(auto parsed, parse_remote_name(name));
+  GANTRY_ASSERT(parsed.has_value());  // the runtime asks for names with an '@' only
   Relay::Setup setup;
   setup.engine = std::move(engine);
-  setup.name = name;
+  setup.name = *std::move(parsed);
   setup.options = options.remote;
   setup.request.role = role;
   setup.interrupt = options.interrupt_descriptor;
@@ -33,15 +38,15 @@ Relay::Setup setup_for(const RemoteName& name, const EndOptions& options,
   return setup;
 }
 
-Result<Producer> open_sending_end(const RemoteName& name, ProducerOptions options,
+Result<Producer> open_sending_end(std::string_view name, ProducerOptions options,
                                   std::shared_ptr<Engine> engine, RemoteRole role,
                                   Deadline deadline) {
-  Relay::Setup setup = setup_for(name, options, engine, role);
+  GANTRY_ASSIGN(Relay::Setup setup, setup_for(name, options, engine, role));
+  const std::string channel = setup.name.channel;
   setup.is_side_first = false;
   setup.request.slots = options.slots;
   setup.request.consumers = options.consumers;
-  setup.make_side = [acceptor = options.acceptor,
-                     channel = name.channel](const std::string& directory) {
+  setup.make_side = [acceptor = options.acceptor, channel](const std::string& directory) {
     ConsumerOptions within{end_within(acceptor, directory)};
     return Consumer::open(channel, within, Deadline::after(std::chrono::seconds(5)))
         .map([](Consumer consumer) -> std::unique_ptr<RemoteSide> {
@@ -52,7 +57,7 @@ Result<Producer> open_sending_end(const RemoteName& name, ProducerOptions option
   options.directory = relay->directory();
   options.consumers = 1;
   options.access = {};
-  GANTRY_ASSIGN(Producer producer, Producer::open(name.channel, options, std::move(engine)));
+  GANTRY_ASSIGN(Producer producer, Producer::open(channel, options, std::move(engine)));
   GANTRY_TRY(relay->start());
   FarSides::attach(producer, std::move(relay));
   return producer;
@@ -72,13 +77,14 @@ Result<std::unique_ptr<RemoteSide>> serve_within(const std::string& channel, End
 
 }  // namespace
 
-Result<Consumer> open_remote_consumer(const RemoteName& name, ConsumerOptions options,
+Result<Consumer> open_remote_consumer(std::string_view name, ConsumerOptions options,
                                       std::shared_ptr<Engine> engine, Deadline deadline) {
-  Relay::Setup setup = setup_for(name, options, engine, RemoteRole::consume);
+  GANTRY_ASSIGN(Relay::Setup setup, setup_for(name, options, engine, RemoteRole::consume));
+  const std::string channel = setup.name.channel;
   setup.request.when_slow = options.when_slow;
   setup.request.depth = options.depth;
-  setup.make_side = [acceptor = options.acceptor, engine = std::move(engine),
-                     channel = name.channel, depth = options.depth](const std::string& directory) {
+  setup.make_side = [acceptor = options.acceptor, engine = std::move(engine), channel,
+                     depth = options.depth](const std::string& directory) {
     ProducerOptions within{end_within(acceptor, directory), {}};
     within.slots = std::max(within.slots, depth);
     return Producer::open(channel, within, engine)
@@ -90,39 +96,53 @@ Result<Consumer> open_remote_consumer(const RemoteName& name, ConsumerOptions op
   GANTRY_TRY(relay->start());
   options.directory = relay->directory();
   options.access = {};
-  GANTRY_ASSIGN(Consumer consumer, Consumer::open(name.channel, options, deadline));
+  GANTRY_ASSIGN(Consumer consumer, Consumer::open(channel, options, deadline));
   FarSides::attach(consumer, std::move(relay));
   return consumer;
 }
 
-Result<Producer> connect_remote_inbox(const RemoteName& name, ProducerOptions options,
+Result<Producer> connect_remote_inbox(std::string_view name, ProducerOptions options,
                                       std::shared_ptr<Engine> engine, Deadline deadline) {
   return open_sending_end(name, std::move(options), std::move(engine), RemoteRole::deliver,
                           deadline);
 }
 
-Result<Producer> open_remote_producer(const RemoteName& name, ProducerOptions options,
+Result<Producer> open_remote_producer(std::string_view name, ProducerOptions options,
                                       std::shared_ptr<Engine> engine) {
   return open_sending_end(name, std::move(options), std::move(engine), RemoteRole::publish,
                           Deadline::never());
 }
 
-Result<Client> open_remote_client(const RemoteName& name, ClientOptions options,
+Result<Client> open_remote_client(std::string_view name, ClientOptions options,
                                   std::shared_ptr<Engine> engine, Deadline deadline) {
-  Relay::Setup setup = setup_for(name, options, engine, RemoteRole::call);
+  GANTRY_ASSIGN(Relay::Setup setup, setup_for(name, options, engine, RemoteRole::call));
+  const std::string channel = setup.name.channel;
   setup.request.slots = options.slots;
-  setup.make_side = [acceptor = options.acceptor, engine,
-                     channel = name.channel](const std::string& directory) {
+  setup.make_side = [acceptor = options.acceptor, engine, channel](const std::string& directory) {
     return serve_within(channel, end_within(acceptor, directory), engine);
   };
   GANTRY_ASSIGN(auto relay, Relay::make(std::move(setup), deadline));
   GANTRY_TRY(relay->start());
   options.directory = relay->directory();
   options.access = {};
-  auto client = Client::connect(name.channel, options, std::move(engine), deadline);
+  auto client = Client::connect(channel, options, std::move(engine), deadline);
   if (!client) return tl::unexpected(relay->reason(std::move(client).error()));
   FarSides::attach(*client, std::move(relay));
   return client;
 }
 
+namespace {
+
+// What the component net adds to the core.
+void add_net() {
+  components().remote = RemoteOpeners{open_remote_producer, open_remote_consumer,
+                                      connect_remote_inbox, open_remote_client};
+  components().registrars[RegistrarKind::fabric] = [](const RegistrarSetup& setup) {
+    return make_fabric_registrar({setup.limits, setup.fabric_domain, setup.fabric_provider});
+  };
+}
+
+}  // namespace
 }  // namespace gantry
+
+GANTRY_COMPONENT(net, gantry::add_net())

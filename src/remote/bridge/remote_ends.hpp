@@ -6,19 +6,19 @@
 
 namespace gantry {
 
-/// Errors of all four: those of the same call for a channel of this host, and `not_found` (no such
-/// host, no bridge there), `permission_denied` (another token), `unsupported` (a build without
-/// libsodium).
-[[nodiscard]] Result<Consumer> open_remote_consumer(const RemoteName& name, ConsumerOptions options,
+/// `name`: NAME@HOST. Errors of all four: those of the same call for a channel of this host, and
+/// `not_found` (no such host, no bridge there), `permission_denied` (another token), `unsupported`
+/// (a build without libsodium).
+[[nodiscard]] Result<Consumer> open_remote_consumer(std::string_view name, ConsumerOptions options,
                                                     std::shared_ptr<Engine> engine,
                                                     Deadline deadline);
-[[nodiscard]] Result<Producer> connect_remote_inbox(const RemoteName& name, ProducerOptions options,
+[[nodiscard]] Result<Producer> connect_remote_inbox(std::string_view name, ProducerOptions options,
                                                     std::shared_ptr<Engine> engine,
                                                     Deadline deadline);
 /// The name is taken on the other host.
-[[nodiscard]] Result<Producer> open_remote_producer(const RemoteName& name, ProducerOptions options,
+[[nodiscard]] Result<Producer> open_remote_producer(std::string_view name, ProducerOptions options,
                                                     std::shared_ptr<Engine> engine);
-[[nodiscard]] Result<Client> open_remote_client(const RemoteName& name, ClientOptions options,
+[[nodiscard]] Result<Client> open_remote_client(std::string_view name, ClientOptions options,
                                                 std::shared_ptr<Engine> engine, Deadline deadline);
 
 }  // namespace gantry

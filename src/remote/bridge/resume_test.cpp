@@ -26,7 +26,7 @@ TEST_F(RemoteResume, AConsumerGoesOnWhereTheConnectionBroke) {
 
 TEST_F(RemoteResume, AProducerGoesOnWhereTheConnectionBroke) {
   CutNetwork network(bridge_->address());
-  auto out = open_remote_producer(name("frames", network.address()), here(),
+  auto out = open_remote_producer(name("frames", network.address()).text(), here(),
                                   std::make_shared<test::PlainEngine>())
                  .value();
   auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();

@@ -12,7 +12,7 @@ class RemoteCalls : public TwoHosts {
   }
   [[nodiscard]] Result<Client> try_connect(const std::string& host = {},
                                            Deadline deadline = soon()) const {
-    return open_remote_client(name("service", host), client_options(here()),
+    return open_remote_client(name("service", host).text(), client_options(here()),
                               std::make_shared<PlainEngine>(), deadline);
   }
   [[nodiscard]] Client connect(const std::string& host = {}) const {

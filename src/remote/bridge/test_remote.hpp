@@ -250,8 +250,8 @@ class TwoHosts : public ::testing::Test {
     return options;
   }
   [[nodiscard]] Result<Consumer> consume(const RemoteName& from, Deadline deadline = soon()) const {
-    return open_remote_consumer(from, consumer_options(here()), std::make_shared<PlainEngine>(),
-                                deadline);
+    return open_remote_consumer(from.text(), consumer_options(here()),
+                                std::make_shared<PlainEngine>(), deadline);
   }
 
   const ScratchDirectory there_;

@@ -37,7 +37,7 @@ class RemoteTls : public test::TwoHosts {
     return name("frames", "tls:" + network.address());
   }
   [[nodiscard]] Result<Producer> produce(const RemoteName& to) const {
-    return open_remote_producer(to, here(), std::make_shared<test::PlainEngine>());
+    return open_remote_producer(to.text(), here(), std::make_shared<test::PlainEngine>());
   }
 };
 
@@ -166,7 +166,7 @@ TEST_F(RemoteTls, ABridgeThatWasStartedAgainEndsItsCallersSessions) {
   auto out = test::make_producer("frames", there()).value();
   ProducerOptions options = here();
   options.remote.patience = std::chrono::hours(1);
-  auto in = open_remote_consumer(through(network), test::consumer_options(options),
+  auto in = open_remote_consumer(through(network).text(), test::consumer_options(options),
                                  std::make_shared<test::PlainEngine>(), soon())
                 .value();
   ASSERT_TRUE(out.send(pattern(100, 1), {.deadline = soon()}));
@@ -187,7 +187,7 @@ TEST_F(RemoteTls, WhoHasAnotherTokenIsTurnedAway) {
   auto out = test::make_producer("frames", there()).value();
   ProducerOptions options = here();
   options.remote.token = "another token of 30 characters";
-  const auto in = open_remote_consumer(name("frames"), test::consumer_options(options),
+  const auto in = open_remote_consumer(name("frames").text(), test::consumer_options(options),
                                        std::make_shared<test::PlainEngine>(), soon());
   ASSERT_FALSE(in);
   EXPECT_EQ(in.error().code, Code::permission_denied) << to_string(in.error());
@@ -220,7 +220,7 @@ TEST_F(RemoteTls, PayloadTakesNoOtherWay) {
   for (const RemotePath path : {RemotePath::shared, RemotePath::fabric}) {
     ProducerOptions options = here();
     options.remote.path = path;
-    const auto in = open_remote_consumer(name("frames"), test::consumer_options(options),
+    const auto in = open_remote_consumer(name("frames").text(), test::consumer_options(options),
                                          std::make_shared<test::PlainEngine>(), soon());
     ASSERT_FALSE(in);
     EXPECT_EQ(in.error().code, Code::unsupported);
@@ -231,7 +231,7 @@ TEST_F(RemoteTls, PayloadTakesNoOtherWay) {
   Fd tcp = connect_tcp(where, -1, soon()).value();
   auto session = TlsSession::as_caller(tcp.get(), test::kToken, -1, soon()).value();
   const Fd socket =
-      std::move(session).carry(std::move(tcp), std::make_shared<TlsCarriers>()).value();
+      std::move(session).carry(std::move(tcp), std::make_shared<DetachedThreads>()).value();
   RemoteRequest request;
   request.channel = "frames";
   request.paths = bit_of(RemotePath::shared) | bit_of(RemotePath::fabric);

@@ -184,8 +184,7 @@ bool SharedTurns::drive(Lock& lock, Deadline deadline, int interrupt) {
     if (!polls) {
       const auto most = std::min<std::chrono::nanoseconds>(deadline.left(), kRemoteRest);
       lock.unlock();
-      const unsigned readable = sleep_on({link->descriptor(), interrupt},
-                                         std::chrono::ceil<std::chrono::milliseconds>(most));
+      const unsigned readable = sleep_on({link->descriptor(), interrupt}, most);
       lock.lock();
       if (link_ != link || end_ || (readable & 1u << 1) != 0) return false;
     } else if (*taken == Turn::idle) {
