@@ -360,12 +360,6 @@ struct GANTRY_API PoolReport {
   /// Bytes of slabs that the pool has dropped while another process still maps them; not included
   /// in slab_bytes. See BlockOptions::counts_lingering.
   Bytes lingering_bytes = 0;
-  /// Fraction of the free bytes outside the largest free piece, 0 to 1.
-  [[nodiscard]] double fragmentation() const noexcept {
-    return free_bytes == 0
-               ? 0.0
-               : 1.0 - static_cast<double>(largest_free_bytes) / static_cast<double>(free_bytes);
-  }
 };
 
 /// Hands out blocks of any size from a few large regions that are touched once, registered once and
