@@ -415,14 +415,15 @@ class Queue:
         began = time.monotonic()
         try:
             return opening(0)
-        except TimedOut as error:
-            channels = runtime.channels() if is_missing(error) else []
-        for channel in channels:
-            if channel["name"] == name and not channel["server"]:
-                raise InvalidArgument(
-                    f"queue '{name}': the name is of another kind, an inbox or a producer's channel",
-                    "gantry.Queue(name=...) makes a queue; Consumer joins a producer's channel",
-                )
+        except TimedOut:
+            pass
+        except InvalidArgument as error:
+            if all(channel["name"] != name for channel in runtime.channels()):
+                raise
+            raise InvalidArgument(
+                f"queue '{name}': the name is of another kind, an inbox or a producer's channel",
+                "gantry.Queue(name=...) makes a queue; Consumer joins a producer's channel",
+            ) from error
         left = None if within is None else max(within - (time.monotonic() - began), 0)
         try:
             open_patiently(opening, left, self._say_what_is_awaited)
