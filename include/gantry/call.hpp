@@ -274,8 +274,8 @@ class GANTRY_API Server {
 
 /// Options of a work queue and limits for its members.
 struct WorkQueueOptions {
-  /// Options of all ends: the folder, access, and limits for each member. The queue takes two names
-  /// in the folder: its own, and its own with ".put" appended.
+  /// Options of the queue's end of each connection: the folder, access, and limits for each member.
+  /// The queue takes one name in the folder, its own.
   ConsumerOptions channel{};
   PayloadOptions replies{};  ///< How items are sent to each worker.
   ReceiveLimits total{};     ///< Limits for all members together, as for an inbox.

@@ -386,7 +386,7 @@ typedef struct gantry_queue_report {  // Contents and counters of a queue. `size
 // another worker gets it if its worker leaves before.
 enum { GANTRY_ACKNOWLEDGE_ON_GET = 0, GANTRY_ACKNOWLEDGE_BY_HAND = 1 };
 
-/// Opens a queue, which a thread serves until it is freed. Takes two names: `name`, and `name`.put.
+/// Opens a queue, which a thread serves until it is freed. It takes that name.
 GANTRY_C_API gantry_code gantry_queue_open(gantry_runtime* runtime, const char* name,
                                            const gantry_queue_options* options,
                                            gantry_queue** queue);

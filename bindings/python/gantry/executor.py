@@ -19,7 +19,7 @@ from .pool_manager import Manager, Pool, Work
 
 Value = TypeVar("Value")
 _MOST_TRIES = 3
-_DESCRIPTORS, _OF_WORKER = 60, 24  # of a process that has a pool; more than it was seen to have
+_DESCRIPTORS, _OF_WORKER = 60, 18  # of a process that has a pool; more than it was seen to have
 
 
 class ProcessPoolExecutor(Executor):

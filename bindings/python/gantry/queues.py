@@ -408,24 +408,20 @@ class Queue:
         name, runtime, lifeline = self._place
 
         def opening(left: float | None) -> None:
-            end.open(runtime._core, kind, name, left, options)
-
-        if lifeline is not None:
-            return opening(within)
-        began = time.monotonic()
-        try:
-            return opening(0)
-        except TimedOut as error:
-            channels = runtime.channels() if is_missing(error) else []
-        for channel in channels:
-            if channel["name"] == name and not channel["server"]:
+            try:
+                end.open(runtime._core, kind, name, left, options)
+            except InvalidArgument as error:
+                if all(channel["name"] != name for channel in runtime.channels()):
+                    raise
                 raise InvalidArgument(
                     f"queue '{name}': the name is of another kind, an inbox or a producer's channel",
                     "gantry.Queue(name=...) makes a queue; Consumer joins a producer's channel",
-                )
-        left = None if within is None else max(within - (time.monotonic() - began), 0)
+                ) from error
+
+        if lifeline is not None:
+            return opening(within)
         try:
-            open_patiently(opening, left, self._say_what_is_awaited)
+            open_patiently(opening, within, self._say_what_is_awaited)
         except TimedOut as error:
             if is_missing(error):
                 self._unmade = (

@@ -26,9 +26,11 @@ constexpr std::size_t kMostSpunOn = 64;     // senders: looking at more takes lo
 
 Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(std::string_view name,
                                                        const InboxOptions& options,
-                                                       IsProtocol is_protocol) {
+                                                       IsProtocol is_protocol,
+                                                       Purpose purpose) {
   auto impl = std::make_shared<Impl>();
   impl->is_protocol_ = is_protocol;
+  impl->purpose_ = purpose;
   GANTRY_TRY(check_access(options.channel.access));
   GANTRY_TRY(impl->set_up(name, options));
   ConsumerOptions& own = impl->options_;
@@ -75,7 +77,7 @@ Result<void> Inbox::Impl::set_up(std::string_view name, const InboxOptions& opti
 }
 
 ProducerListener::Rules Inbox::Impl::rules() const {
-  return {name_, options_, producers_, quota_, &metrics_, is_protocol_};
+  return {name_, options_, producers_, quota_, &metrics_, is_protocol_, purpose_};
 }
 
 Result<void> Inbox::Impl::start_listener() {

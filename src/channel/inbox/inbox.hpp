@@ -21,9 +21,10 @@ namespace gantry {
 class GANTRY_LOCAL Inbox::Impl {
  public:
   /// `is_protocol`: a server's, and the inbox is shown as a server; messages for which it is true
-  /// are not counted.
+  /// are not counted. `purpose`: producers that come for another one are turned away.
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const InboxOptions& options,
-                                            IsProtocol is_protocol = nullptr);
+                                            IsProtocol is_protocol = nullptr,
+                                            Purpose purpose = Purpose::deliver);
   /// Without a name: for the process that calls over that control connection. `name` is used in
   /// errors.
   static Result<std::shared_ptr<Impl>> make_for(ProducerListener::ControlConnection control,
@@ -37,6 +38,9 @@ class GANTRY_LOCAL Inbox::Impl {
   [[nodiscard]] Result<Delivery> receive(Deadline deadline);
   [[nodiscard]] int event_descriptor() const noexcept { return watched_.get(); }
   [[nodiscard]] std::vector<Sender> senders() const;
+  /// True if a producer may be connected that receive() has not noticed; see
+  /// ProducerListener::is_expecting(). The descriptor tells when that has changed.
+  [[nodiscard]] bool is_expecting() const noexcept { return listener_->is_expecting(); }
   /// Hangs up on one sender, which hears `why` if it is a want of this process; its departure is
   /// not reported.
   void dismiss(std::uint64_t id, Code why = Code::closed);
@@ -87,6 +91,7 @@ class GANTRY_LOCAL Inbox::Impl {
   std::string name_;
   ConsumerOptions options_;
   IsProtocol is_protocol_ = nullptr;
+  Purpose purpose_ = Purpose::deliver;
   unsigned producers_ = 0;
   std::shared_ptr<ReceiveQuota> quota_;
   std::function<void(const Departure&)> on_departure_;

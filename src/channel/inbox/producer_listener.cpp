@@ -42,6 +42,11 @@ std::vector<Newcomer> ProducerListener::take() {
   return std::exchange(newcomers_, {});
 }
 
+ProducerListener::UnderWay::~UnderWay() {
+  listener_.under_way_.fetch_sub(1, std::memory_order_release);  // [U]: after announce()
+  ring(listener_.news_.get());
+}
+
 std::unique_ptr<PeerListener::Peer> ProducerListener::make_peer() const {
   return std::make_unique<Caller>();
 }
@@ -107,7 +112,7 @@ Result<bool> ProducerListener::begin(Caller& caller, const WirePacket& hello) {
     static_cast<void>(send_status(socket, encode_status(describe())));
     return false;
   }
-  if (hello.purpose != Purpose::deliver) return turn_away(Code::invalid_argument);
+  if (hello.purpose != rules_.purpose) return turn_away(Code::invalid_argument);
   if (!is_same_token(access(), hello.token)) return turn_away(Code::permission_denied);
   if (!has_room()) return turn_away(Code::busy);
   auto end = Consumer::Impl::make_called(
@@ -116,6 +121,7 @@ Result<bool> ProducerListener::begin(Caller& caller, const WirePacket& hello) {
   if (!end) return tl::unexpected(end.error());
   // those of the welcome, then slabs at any time
   accept_rights(caller.connection.receive_fd(), true);
+  caller.under_way.emplace(*this);
   GANTRY_TRY((*end)->handshake().ask(socket));
   caller.end = std::move(*end);
   GANTRY_STEP(producer_greeted);

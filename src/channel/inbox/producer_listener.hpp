@@ -1,5 +1,6 @@
 #pragma once  // channel/inbox/producer_listener.hpp: an inbox's handshake with its producers.
 
+#include <atomic>
 #include <gantry/runtime.hpp>
 #include <mutex>
 
@@ -32,6 +33,7 @@ class ProducerListener final : public PeerListener {
     std::shared_ptr<ReceiveQuota> quota;  // of all producers together
     const Metrics* counters = nullptr;    // shown to `gantry ls`
     IsProtocol is_protocol = nullptr;     // of a server: what no counter counts
+    Purpose purpose = Purpose::deliver;   // that producers come for
   };
   ProducerListener(std::shared_ptr<Acceptor> acceptor, Rules rules, int listener);
   ProducerListener(std::shared_ptr<Acceptor> acceptor, Rules rules, ControlConnection control);
@@ -44,16 +46,35 @@ class ProducerListener final : public PeerListener {
   /// Readable when take() has somebody, or somebody rang.
   [[nodiscard]] int news() const noexcept { return news_.get(); }
   [[nodiscard]] std::vector<Newcomer> take();
+  /// True if a caller may believe that it has joined, and take() has not had it. Readers of false
+  /// find in take() all that joined before [U].
+  [[nodiscard]] bool is_expecting() const noexcept {
+    return under_way_.load(std::memory_order_acquire) != 0;
+  }
   /// One of those that were taken left; its place is free. The acceptor's thread unmaps and closes
   /// what it had, since that takes longer than a message.
   void forget(std::shared_ptr<Consumer::Impl> end);
 
  private:
+  /// A handshake that has begun. The listener rings when it has ended.
+  class UnderWay {
+   public:
+    explicit UnderWay(ProducerListener& listener) noexcept : listener_(listener) {
+      listener_.under_way_.fetch_add(1, std::memory_order_relaxed);  // the answer publishes it
+    }
+    ~UnderWay();
+    UnderWay(const UnderWay&) = delete;
+    UnderWay& operator=(const UnderWay&) = delete;
+
+   private:
+    ProducerListener& listener_;
+  };
   struct Caller final : Peer {
     // of a control connection; others get theirs when they join
     Fd life;
     bool is_awaited = false;              // over a control connection
     std::shared_ptr<Consumer::Impl> end;  // null: it has not said what it wants
+    std::optional<UnderWay> under_way;
   };
   /// A producer that joined and has not left.
   struct Inside {
@@ -81,6 +102,7 @@ class ProducerListener final : public PeerListener {
   std::optional<ControlConnection> control_;  // until start()
   std::uint64_t opened_ns_ = 0;
   Fd news_;
+  std::atomic<std::size_t> under_way_{0};
   std::mutex mutex_;  // guards all below
   std::vector<Newcomer> newcomers_;
   std::vector<Inside> inside_;

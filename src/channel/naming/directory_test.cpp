@@ -33,12 +33,12 @@ TEST(ChannelName, AllowsPlainNamesOnly) {
 TEST(ChannelName, IsListedToWhoWaitsIfAPersonChoseIt) {
   const test::ScratchDirectory scratch;
   std::vector<Claim> claims;
-  for (const char* name : {"jobs", "jobs.put", "queue-12-ab", "pipe-0f", "frames"})
+  for (const char* name : {"jobs", "queue-12-ab", "pipe-0f", "frames"})
     claims.push_back(*Claim::take(scratch.path(), name));
   EXPECT_EQ(awaited_text(scratch.path(), "misspelt", "producer"),
             "channel 'misspelt' in " + scratch.path() +
                 ": waiting for its producer; there are frames, jobs");
-  claims.resize(4);
+  claims.resize(3);
   EXPECT_THAT(awaited_text(scratch.path(), "x", "inbox"), testing::EndsWith("; there is jobs"));
   claims.clear();
   EXPECT_THAT(awaited_text(scratch.path(), "x", "inbox"),

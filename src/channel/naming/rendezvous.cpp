@@ -356,7 +356,7 @@ Result<std::string> existing_channel_directory(std::string_view given) {
 }
 
 bool is_made_up_name(std::string_view name) noexcept {
-  return name.starts_with(kQueuePrefix) || name.starts_with("pipe-") || name.ends_with(".put");
+  return name.starts_with(kQueuePrefix) || name.starts_with("pipe-");
 }
 
 Result<void> check_channel_name(std::string_view name) {

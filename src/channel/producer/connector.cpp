@@ -60,17 +60,17 @@ Result<std::unique_ptr<ConsumerResources>> examine(Received& received) {
 void ConsumerListener::stop() noexcept {
   PeerListener::stop();
   inside_.clear();
-  std::vector<Connection> called;
+  std::vector<Called> called;
   const std::lock_guard lock(called_mutex_);
   called.swap(called_);
   is_stopped_ = true;
 }
 
-void ConsumerListener::call(Connection connection) {
+void ConsumerListener::call(Connection connection, Purpose purpose) {
   {
     const std::lock_guard lock(called_mutex_);
     if (is_stopped_) return;
-    called_.push_back(std::move(connection));
+    called_.push_back({std::move(connection), purpose});
   }
   acceptor().rouse(*this);
 }
@@ -92,22 +92,22 @@ void ConsumerListener::watch_wakes() {
 }
 
 void ConsumerListener::greet_called() {
-  std::vector<Connection> called;
+  std::vector<Called> called;
   {
     const std::lock_guard lock(called_mutex_);
     called.swap(called_);
   }
-  for (Connection& one : called)
-    if (auto greeted = greet(std::move(one)); !greeted) host_.call_failed(greeted.error());
+  for (Called& one : called)
+    if (auto greeted = greet(std::move(one.connection), one.purpose); !greeted) host_.call_failed(greeted.error());
 }
 
 // The peer that we call must follow the same rules as a caller, and hears our token only then.
-Result<void> ConsumerListener::greet(Connection connection) {
+Result<void> ConsumerListener::greet(Connection connection, Purpose purpose) {
   const int send_fd = connection.send_fd();
   GANTRY_ASSIGN(const PeerIdentity identity, peer_of(send_fd));
   GANTRY_TRY(admit_peer(send_fd, access()));
   accept_rights(connection.receive_fd(), false);
-  GANTRY_TRY(send_hello(connection, Purpose::deliver, wire_token(access())));
+  GANTRY_TRY(send_hello(connection, purpose, wire_token(access())));
   auto caller = make_peer();
   caller->is_called = true;
   GANTRY_TRY(add(std::move(caller), std::move(connection), identity, kHandshakeTime));
@@ -333,7 +333,7 @@ void Connector::begin_call(Connection connection) {
     calling_ = true;
     call_error_.reset();
   }
-  listener_->call(std::move(connection));
+  listener_->call(std::move(connection), purpose_);
 }
 
 Result<void> Connector::wait_for_inbox(Deadline deadline) {

@@ -501,13 +501,6 @@ Sent told(Sent sent, detail::FarSide* far_side, Bytes bytes) noexcept {
 
 }  // namespace
 
-std::optional<Error> FarSides::last_word(const Producer& producer) {
-  return producer.impl_->connector().trouble();
-}
-bool FarSides::is_alone(const Producer& producer) {
-  return producer.impl_->connector().is_alone();
-}
-
 Producer::Producer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Producer::Producer(Producer&&) noexcept = default;
 Producer& Producer::operator=(Producer&& other) noexcept {

@@ -4,17 +4,19 @@
 #include <mutex>
 #include <vector>
 
+#include "base/assert.hpp"
 #include "base/os/fork_error.hpp"
 #include "base/result.hpp"
 #include "channel/queue/queue_protocol.hpp"
+#include "channel/rpc/client.hpp"
 
 namespace gantry {
 
-/// The member's connection to the queue's inbox. Items tell through it, from any thread: what
-/// cannot be told at once is told by whoever uses the connection.
+/// The member's connection to the queue. Items tell through it, from any thread: what cannot be
+/// told at once is told by whoever uses the connection.
 class GANTRY_LOCAL WorkItem::Acknowledger {
  public:
-  explicit Acknowledger(Producer producer) : producer_(std::move(producer)) {}
+  explicit Acknowledger(std::shared_ptr<ClientLink> link) : link_(std::move(link)) {}
 
   [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
 
@@ -34,12 +36,13 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
     return {};
   }
 
-  /// Sends something else, with the connection to itself.
+  /// Sends something else, with the connection to itself. Called by the member.
   template <class Send>
   auto use(Send send) {
     auto sent = [&] {
-      const std::lock_guard lock(producer_mutex_);
-      return send(producer_);
+      const std::lock_guard lock(sending_mutex_);
+      GANTRY_ASSERT(link_ != nullptr);
+      return send(*link_);
     }();
     tell_all();
     return sent;
@@ -52,8 +55,9 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
       const std::lock_guard lock(list_mutex_);
       is_over_ = true;
     }
-    const std::lock_guard lock(producer_mutex_);
-    const Producer gone = std::move(producer_);
+    const std::lock_guard lock(sending_mutex_);
+    link_->hang_up();
+    link_.reset();
   }
 
  private:
@@ -64,8 +68,8 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
 
   void tell_all() {
     while (has_something()) {
-      const std::unique_lock lock(producer_mutex_, std::try_to_lock);
-      if (!lock || !tell_once()) return;
+      const std::unique_lock lock(sending_mutex_, std::try_to_lock);
+      if (!lock || link_ == nullptr || !tell_once()) return;
     }
   }
   bool has_something() {
@@ -79,12 +83,12 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
       const std::lock_guard lock(list_mutex_);
       list.swap(list_);
     }
-    constexpr std::byte kWord{};
     for (std::size_t i = 0; i < list.size(); ++i) {
       const auto sent =
-          producer_.send({&kWord, 1}, {.deadline = Deadline::after(kPatience),
-                                       .user = list[i].number,
-                                       .correlation = static_cast<std::uint64_t>(list[i].what)});
+          link_->requests().send_uncounted({.deadline = Deadline::after(kPatience),
+                                            .type = static_cast<std::uint32_t>(list[i].what),
+                                            .user = static_cast<std::uint64_t>(RpcKind::note),
+                                            .correlation = list[i].number});
       if (sent) continue;
       const std::lock_guard lock(list_mutex_);
       if (sent.error().code == Code::timed_out || sent.error().code == Code::interrupted)
@@ -103,8 +107,8 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
   std::mutex list_mutex_;
   std::vector<Told> list_;
   bool is_over_ = false;
-  std::mutex producer_mutex_;
-  Producer producer_;
+  std::mutex sending_mutex_;
+  std::shared_ptr<ClientLink> link_;  // null: the member has gone
 };
 
 }  // namespace gantry

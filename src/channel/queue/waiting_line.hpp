@@ -16,40 +16,33 @@ namespace gantry {
 class WaitingLine {
  public:
   using Member = std::uint64_t;
-  struct Waiting {
-    Member member = 0;
-    std::uint64_t number = 0;  // of the member's requests
-    Request request;
-  };
 
-  void join(Member member, std::uint64_t number, Request request) {
-    line_.push_back({member, number, std::move(request)});
-  }
+  void join(Request request) { line_.push_back(std::move(request)); }
   /// Refuses that request of the member's with `not_found`. False: it is not here any more.
   bool leave(Member member, std::uint64_t number) {
-    const auto found = std::ranges::find_if(line_, [&](const Waiting& waiting) {
-      return waiting.member == member && waiting.number == number;
+    const auto found = std::ranges::find_if(line_, [&](const Request& request) {
+      return request.sender().id == member && request.correlation() == number;
     });
     if (found == line_.end()) return false;  // it has its answer
-    static_cast<void>(found->request.refuse({Code::not_found, "the line was left", {}}));
+    static_cast<void>(found->refuse({Code::not_found, "the line was left", {}}));
     line_.erase(found);
     return true;
   }
   /// Tells all that what they waited for has come.
   void answer_all() {
-    for (Waiting& waiting : line_) static_cast<void>(answer(waiting.request));
+    for (Request& request : line_) static_cast<void>(answer(request));
     line_.clear();
   }
   void refuse_all(const Error& why) {
-    for (Waiting& waiting : line_) static_cast<void>(waiting.request.refuse(why));
+    for (Request& request : line_) static_cast<void>(request.refuse(why));
     line_.clear();
   }
-  [[nodiscard]] std::deque<Waiting>& members() noexcept { return line_; }
+  [[nodiscard]] std::deque<Request>& requests() noexcept { return line_; }
   [[nodiscard]] bool is_empty() const noexcept { return line_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return line_.size(); }
 
  private:
-  std::deque<Waiting> line_;
+  std::deque<Request> line_;
 };
 
 }  // namespace gantry

@@ -1,22 +1,11 @@
-#include <sys/random.h>
-
 #include "base/moved_from.hpp"
 #include "base/os/disown.hpp"
 #include "channel/queue/acknowledger.hpp"
-#include "channel/wire/far_sides.hpp"
 
 namespace gantry {
 namespace {
 
 constexpr std::chrono::seconds kPatience{1};  // for a queue that answers at once, if it runs
-
-Result<std::uint64_t> make_identity() {
-  std::uint64_t identity = 0;
-  while (identity == 0)
-    if (::getrandom(&identity, sizeof identity, 0) != sizeof identity)
-      return fail_errno("getrandom");
-  return identity;
-}
 
 ClientOptions client_options(const WorkMemberOptions& options) {
   const EndOptions& end = options;
@@ -24,22 +13,9 @@ ClientOptions client_options(const WorkMemberOptions& options) {
   ClientOptions client;
   static_cast<EndOptions&>(client) = end;
   static_cast<PayloadOptions&>(client) = payload;
-  client.memory.reset();  // its requests are a word,
-  client.as.reset();      // which stays one
-  client.pool = {};
-  client.metrics_descriptor = -1;
+  client.as.reset();  // of items alone; put() names it
   client.receive = options.receive;
   return client;
-}
-
-ProducerOptions producer_options(const WorkMemberOptions& options) {
-  const EndOptions& end = options;
-  const PayloadOptions& payload = options;
-  ProducerOptions producer;
-  static_cast<EndOptions&>(producer) = end;
-  static_cast<PayloadOptions&>(producer) = payload;
-  producer.as.reset();  // of items alone; put() names it
-  return producer;
 }
 
 }  // namespace
@@ -48,21 +24,14 @@ ProducerOptions producer_options(const WorkMemberOptions& options) {
 
 class GANTRY_LOCAL WorkMember::Impl {
  public:
-  Impl(std::string_view name, const WorkMemberOptions& options, std::shared_ptr<Engine> engine,
-       Producer producer, std::uint64_t identity)
+  Impl(std::string_view name, const WorkMemberOptions& options, std::shared_ptr<ClientLink> link)
       : name_(name),
         options_(options),
-        engine_(std::move(engine)),
-        acknowledger_(std::make_shared<WorkItem::Acknowledger>(std::move(producer))),
-        identity_(identity) {}
+        link_(std::move(link)),
+        acknowledger_(std::make_shared<WorkItem::Acknowledger>(link_)) {}
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
-  ~Impl() {
-    item_.pending.reset();
-    place_.pending.reset();
-    other_.pending.reset();
-    acknowledger_->leave();
-  }
+  ~Impl() { acknowledger_->leave(); }
 
   Result<void> put(Draft draft, Deadline deadline);
   Result<WorkItem> get(Deadline deadline);
@@ -73,7 +42,7 @@ class GANTRY_LOCAL WorkMember::Impl {
   Result<int> event_descriptor();
   [[nodiscard]] bool is_ours() const noexcept { return acknowledger_->is_ours(); }
   Pool pool() {
-    return acknowledger_->use([](Producer& producer) { return producer.pool(); });
+    return acknowledger_->use([](ClientLink& link) { return link.requests().shared_pool(); });
   }
 
  private:
@@ -81,26 +50,24 @@ class GANTRY_LOCAL WorkMember::Impl {
   struct Asked {
     explicit Asked(WorkQuestion what) : question(what) {}
     WorkQuestion question;
-    std::optional<PendingReply> pending;
-    std::uint64_t number = 0;
-    bool has_left = false;  // the line
-    bool gave_up = false;   // the answer is void: the queue takes back what it gave
+    std::optional<std::uint64_t> call;  // its correlation
+    bool has_left = false;              // the line
+    bool gave_up = false;               // the answer is void: the queue takes back what it gave
 
-    void end() { pending.reset(), has_left = gave_up = false; }
+    void end() { call.reset(), has_left = gave_up = false; }
   };
   Result<void> join(Deadline deadline);
+  Result<void> begin(Asked& asked, Deadline deadline);
   Result<Message> await(Asked& asked, Deadline deadline);
-  Result<Message> await_answer(Asked& asked, Deadline deadline);
+  [[nodiscard]] Error told(Error error) const;
   Result<Message> leave(Asked& asked, Deadline deadline);
   Result<WorkItem> open_item(Message message);
 
   const std::string name_;
   const WorkMemberOptions options_;
-  const std::shared_ptr<Engine> engine_;
+  const std::shared_ptr<ClientLink> link_;  // sends through the acknowledger only
   const std::shared_ptr<WorkItem::Acknowledger> acknowledger_;
-  const std::uint64_t identity_;
-  std::optional<Client> client_;
-  std::uint64_t last_request_ = 0;
+  bool has_joined_ = false;
   Asked item_{WorkQuestion::item};
   Asked place_{WorkQuestion::place};
   Asked other_{WorkQuestion::report};
@@ -110,65 +77,56 @@ Result<void> WorkMember::Impl::put(Draft draft, Deadline deadline) {
   if (!is_ours()) return belongs_to_parent("this member");
   if (draft.parts().empty()) draft.copy(ConstByteSpan());
   draft.copy(ConstByteSpan());
-  return acknowledger_->use([&](Producer& producer) {
-    return producer.send(std::move(draft),
-                         {.deadline = deadline,
-                          .correlation = static_cast<std::uint64_t>(ToQueue::item),
-                          .as = options_.as ? &*options_.as : nullptr});
+  return acknowledger_->use([&](ClientLink& link) {
+    return link.requests().send(std::move(draft.parts()),
+                                {.deadline = deadline,
+                                 .user = static_cast<std::uint64_t>(RpcKind::post),
+                                 .as = options_.as ? &*options_.as : nullptr});
   });
 }
 
-// Where the queue is, it answers at once: a passed deadline is no reason not to have asked.
+// The way back is made by the first question. A passed deadline is no reason not to have asked.
 Result<void> WorkMember::Impl::join(Deadline deadline) {
-  if (client_) return {};
+  if (has_joined_) return {};
   if (deadline.left() < kPatience) deadline = Deadline::after(kPatience);
-  constexpr std::byte kWord{};
-  GANTRY_TRY(acknowledger_->use([&](Producer& producer) {
-    return producer.send({&kWord, 1}, {.deadline = deadline,
-                                       .user = identity_,
-                                       .correlation = static_cast<std::uint64_t>(ToQueue::hello)});
-  }));
-  for (;;) {
-    const Deadline look =
-        Deadline::after(std::min<std::chrono::nanoseconds>(deadline.left(), kPatience));
-    auto client = Client::connect(name_, client_options(options_), engine_, look);
-    if (client) {
-      client_.emplace(*std::move(client));
-      return {};
-    }
-    if (client.error().code != Code::timed_out || deadline.passed())
-      return tl::unexpected(std::move(client).error());
-    if (acknowledger_->use([](Producer& producer) { return FarSides::is_alone(producer); }))
-      return fail(Code::peer_gone, fmt::format("queue '{}': it has gone", name_));
-  }
+  auto introduced =
+      acknowledger_->use([deadline](ClientLink& link) { return link.introduce(deadline); });
+  if (!introduced) return tl::unexpected(link_->not_sent(std::move(introduced).error()));
+  has_joined_ = true;
+  return {};
 }
 
-// A queue that finished and went says so in its inbox: its server went without a word.
-Result<Message> WorkMember::Impl::await(Asked& asked, Deadline deadline) {
-  auto reply = await_answer(asked, deadline);
-  if (reply || reply.error().code != Code::peer_gone) return reply;
-  const auto word =
-      acknowledger_->use([](Producer& producer) { return FarSides::last_word(producer); });
-  if (!word || word->code != Code::closed) return reply;
-  return fail(Code::closed, fmt::format("queue '{}': it is finished", name_));
+// A queue that finished and went says so as it goes.
+Error WorkMember::Impl::told(Error error) const {
+  if (error.code != Code::closed) return error;
+  return {Code::closed, fmt::format("queue '{}': it is finished", name_), {}};
 }
 
-Result<Message> WorkMember::Impl::await_answer(Asked& asked, Deadline deadline) {
-  if (!is_ours()) return belongs_to_parent("this member");
+Result<void> WorkMember::Impl::begin(Asked& asked, Deadline deadline) {
   GANTRY_TRY(join(deadline));
+  constexpr std::byte kWord{};
+  GANTRY_ASSIGN(asked.call, acknowledger_->use([&](ClientLink& link) {
+    return link.begin({.type = static_cast<std::uint32_t>(asked.question), .room = deadline},
+                      [&](const SendOptions& sending) {
+                        return link.requests().send(ConstByteSpan(&kWord, 1), sending);
+                      });
+  }));
+  return {};
+}
+
+Result<Message> WorkMember::Impl::await(Asked& asked, Deadline deadline) {
+  if (!is_ours()) return belongs_to_parent("this member");
   for (;;) {
-    if (!asked.pending) {
-      const QueueRequest request{identity_, asked.question, ++last_request_};
-      GANTRY_ASSIGN(asked.pending,
-                    client_->call_async(std::as_bytes(std::span(&request, 1)), {.room = deadline}));
-      asked.number = request.number;
-    }
-    auto reply = asked.pending->wait(deadline);
-    if (!reply && !asked.pending->is_over()) return reply;
+    if (!asked.call)
+      if (auto begun = begin(asked, deadline); !begun)
+        return tl::unexpected(told(std::move(begun).error()));
+    auto reply = link_->wait(*asked.call, deadline);
+    if (!reply && !link_->is_over(*asked.call)) return reply;
     const bool is_void =
         asked.gave_up || (asked.has_left && !reply && reply.error().code == Code::not_found);
     asked.end();
-    if (!is_void) return reply;
+    if (reply && !is_void) return reply;
+    if (!is_void) return tl::unexpected(told(std::move(reply).error()));
   }
 }
 
@@ -179,13 +137,13 @@ Result<Message> WorkMember::Impl::leave(Asked& asked, Deadline deadline) {
   const auto nothing_came = [&] {
     return fail(Code::timed_out, fmt::format("queue '{}': nothing came in time", name_));
   };
-  if (!asked.pending || asked.gave_up) return nothing_came();
-  const std::uint64_t name = RequestName{asked.question, asked.number}.word();
+  if (!asked.call || asked.gave_up) return nothing_came();
+  const std::uint64_t name = RequestName{asked.question, *asked.call}.word();
   if (!deadline.passed()) {
     if (!asked.has_left) GANTRY_TRY(acknowledger_->tell(ToQueue::left_line, name));
     asked.has_left = true;
-    auto reply = asked.pending->wait(deadline);
-    if (reply || asked.pending->is_over()) {
+    auto reply = link_->wait(*asked.call, deadline);
+    if (reply || link_->is_over(*asked.call)) {
       asked.end();
       if (!reply && reply.error().code == Code::not_found) return nothing_came();
       return reply;
@@ -221,8 +179,10 @@ Result<void> WorkMember::Impl::give_place_back() {
 }
 
 Result<Message> WorkMember::Impl::ask(WorkQuestion question, Deadline deadline) {
+  if (other_.question != question && other_.call)
+    acknowledger_->use([this](ClientLink& link) { return link.cancel(*other_.call), true; });
   if (other_.question != question) other_ = Asked(question);
-  const bool is_old = question == WorkQuestion::report && other_.pending;
+  const bool is_old = question == WorkQuestion::report && other_.call;
   auto reply = await(other_, deadline);
   return reply && is_old ? await(other_, deadline) : std::move(reply);
 }
@@ -249,7 +209,7 @@ Result<WorkItem> WorkMember::Impl::open_item(Message message) {
 }
 
 Result<int> WorkMember::Impl::event_descriptor() {
-  if (client_) return client_->event_descriptor();
+  if (has_joined_) return link_->event_descriptor();
   return fail(Code::invalid_argument, fmt::format("queue '{}': nothing was asked for", name_),
               "call get() with a passed deadline first");
 }
@@ -267,11 +227,9 @@ WorkMember::~WorkMember() {
 Result<WorkMember> WorkMember::connect(std::string_view name, const WorkMemberOptions& options,
                                        std::shared_ptr<Engine> engine, Deadline deadline) {
   return guarded([&]() -> Result<WorkMember> {
-    GANTRY_ASSIGN(const std::uint64_t identity, make_identity());
-    GANTRY_ASSIGN(auto producer,
-                  Producer::connect(put_name(name), producer_options(options), engine, deadline));
-    return WorkMember(
-        std::make_unique<Impl>(name, options, std::move(engine), std::move(producer), identity));
+    GANTRY_ASSIGN(auto link, ClientLink::make_member(name, client_options(options),
+                                                     std::move(engine), deadline));
+    return WorkMember(std::make_unique<Impl>(name, options, std::move(link)));
   });
 }
 

@@ -17,77 +17,50 @@ bool is_members_fault(Code code) noexcept {
 }
 
 /// The reply of `item` failed. True: the member's request is over; false: it may get the next item.
-bool is_over(WorkLedger& ledger, WaitingLine::Waiting& asking, const WorkLedger::Item& item,
+bool is_over(WorkLedger& ledger, Request& asking, const WorkLedger::Item& item,
              const Error& error) {
+  const std::uint64_t member = asking.sender().id;
   if (is_members_fault(error.code)) {
-    ledger.not_delivered(asking.member, item.number);
+    ledger.not_delivered(member, item.number);
     if (error.code == Code::timed_out)
       // In few words: where nothing else has room, a record still does.
-      static_cast<void>(asking.request.refuse({Code::busy, "too many items held: drop some", {}}));
+      static_cast<void>(asking.refuse({Code::busy, "too many items held: drop some", {}}));
     return true;
   }
-  ledger.failed(asking.member, item.number);
+  ledger.failed(member, item.number);
   if (!ledger.is_last_resort(item.failures + 1)) return false;
-  static_cast<void>(asking.request.refuse(
+  static_cast<void>(asking.refuse(
       {error.code, fmt::format("item {}, try {}: {}", item.number, item.tries, error.message),
        error.hint}));
   return true;
 }
 
 /// False: the item could not be handed over, and another one waits.
-bool deliver(WorkLedger& ledger, WaitingLine::Waiting& asking) {
-  const WorkLedger::Item item = ledger.hand_to(asking.member, asking.number);
+bool deliver(WorkLedger& ledger, Request& asking) {
+  const WorkLedger::Item item = ledger.hand_to(asking.sender().id, asking.correlation());
   const ItemHeader header{item.number, item.tries};
   Draft draft = item.payload->draft();
   draft.copy(std::as_bytes(std::span(&header, 1)));
-  const auto replied = asking.request.reply(std::move(draft));
+  const auto replied = asking.reply(std::move(draft));
   return replied || is_over(ledger, asking, item, replied.error());
 }
 
 }  // namespace
 
-void hand_out(WorkLedger& ledger, WaitingLine& asking, const KnownMembers& known) {
-  auto& line = asking.members();
-  for (auto next = line.begin(); next != line.end() && ledger.has_waiting();) {
-    if (next->request.is_cancelled()) {
-      next = line.erase(next);
-      continue;
-    }
-    if (!known.has(next->member)) {  // its hello is still on its way
-      ++next;
-      continue;
-    }
-    if (known.is_of(next->request.sender(), next->member)) {
-      if (!deliver(ledger, *next)) continue;
-    } else {
-      static_cast<void>(
-          next->request.refuse({Code::permission_denied, "queue: this is another's place", {}}));
-    }
-    next = line.erase(next);
-  }
+void hand_out(WorkLedger& ledger, WaitingLine& asking) {
+  auto& line = asking.requests();
+  while (!line.empty() && ledger.has_waiting())
+    if (line.front().is_cancelled() || deliver(ledger, line.front())) line.pop_front();
 }
 
-void WorkQuestions::take_of_known(const KnownMembers& known) {
-  std::vector<Early> waiting;
-  for (Early& early : early_) {
-    if (early.request.is_cancelled()) continue;
-    if (known.has(early.asked.member))
-      sort_in(early.asked, std::move(early.request));
-    else
-      waiting.push_back(std::move(early));
-  }
-  early_ = std::move(waiting);
-}
-
-void WorkQuestions::sort_in(const QueueRequest& asked, Request request) {
-  const auto [member, question, number] = asked;
+void WorkQuestions::take(WorkQuestion question, Request request) {
   switch (question) {
     case WorkQuestion::place:
-      return placing_.join(member, number, std::move(request));
+      return placing_.join(std::move(request));
     case WorkQuestion::all_done:
-      return all_done_.join(member, number, std::move(request));
+      return all_done_.join(std::move(request));
     case WorkQuestion::all_finished:
-      return all_finished_.join(member, number, std::move(request));
+      return all_finished_.join(std::move(request));
     case WorkQuestion::report:
     case WorkQuestion::finished:
       asked_.push_back({question, std::move(request)});
@@ -127,12 +100,12 @@ void WorkQuestions::note_departure(Member member) {
 }
 
 void WorkQuestions::grant_places() {
-  auto& line = placing_.members();
+  auto& line = placing_.requests();
   while (!line.empty() && (most_items_ == 0 || ledger_.waiting() + granted_to_all_ < most_items_)) {
-    WaitingLine::Waiting next = std::move(line.front());
+    Request next = std::move(line.front());
     line.pop_front();
-    if (next.request.is_cancelled() || !answer(next.request)) continue;
-    ++granted_[next.member];
+    if (next.is_cancelled() || !answer(next)) continue;
+    ++granted_[next.sender().id];
     ++granted_to_all_;
     GANTRY_ASSERT(most_items_ == 0 || granted_to_all_ <= most_items_);  // I1
   }
@@ -150,8 +123,7 @@ void WorkQuestions::answer_one(Asked& asked, const WorkQueueReport& report) {
   }
 }
 
-void WorkQuestions::answer_all(const WorkQueueReport& report, const KnownMembers& known) {
-  take_of_known(known);
+void WorkQuestions::answer_all(const WorkQueueReport& report) {
   grant_places();
   for (Asked& asked : asked_) answer_one(asked, report);
   asked_.clear();
@@ -162,9 +134,7 @@ void WorkQuestions::answer_all(const WorkQueueReport& report, const KnownMembers
 void WorkQuestions::refuse_all(const Error& why) {
   for (WaitingLine* line : {&placing_, &all_done_, &all_finished_}) line->refuse_all(why);
   for (Asked& asked : asked_) static_cast<void>(asked.request.refuse(why));
-  for (Early& early : early_) static_cast<void>(early.request.refuse(why));
   asked_.clear();
-  early_.clear();
 }
 
 }  // namespace gantry

@@ -3,7 +3,6 @@
 #include <unordered_map>
 #include <vector>
 
-#include "channel/queue/known_members.hpp"
 #include "channel/queue/queue_protocol.hpp"
 #include "channel/queue/waiting_line.hpp"
 #include "channel/queue/work_ledger.hpp"
@@ -21,21 +20,17 @@ class WorkQuestions {
   WorkQuestions(const WorkLedger& ledger, std::size_t most_items) noexcept
       : ledger_(ledger), most_items_(most_items) {}
 
-  /// Of a member that has not said hello the question waits for that, and so for all that it has
-  /// put before: its connections may be new to the queue.
-  void take(const QueueRequest& asked, Request request) {
-    early_.push_back({asked, std::move(request)});
-  }
+  void take(WorkQuestion question, Request request);
   void note_put(Member member);
   void take_place_back(Member member);
   void note_departure(Member member);
   /// `gave_up`: if the place was granted, it is free again.
   void leave_place(Member member, std::uint64_t number, bool gave_up);
   /// Everything that was put before the questions were asked has been taken in.
-  void answer_all(const WorkQueueReport& report, const KnownMembers& known);
+  void answer_all(const WorkQueueReport& report);
   void refuse_all(const Error& why);
   [[nodiscard]] bool has_some() const noexcept {
-    return !early_.empty() || !placing_.is_empty() || !asked_.empty() || !all_done_.is_empty() ||
+    return !placing_.is_empty() || !asked_.empty() || !all_done_.is_empty() ||
            !all_finished_.is_empty();
   }
 
@@ -44,12 +39,6 @@ class WorkQuestions {
     WorkQuestion question = WorkQuestion::report;
     Request request;
   };
-  struct Early {
-    QueueRequest asked;
-    Request request;
-  };
-  void take_of_known(const KnownMembers& known);
-  void sort_in(const QueueRequest& asked, Request request);
   void grant_places();
   void answer_one(Asked& asked, const WorkQueueReport& report);
 
@@ -63,10 +52,9 @@ class WorkQuestions {
   WaitingLine all_done_;
   WaitingLine all_finished_;
   std::vector<Asked> asked_;
-  std::vector<Early> early_;
 };
 
 /// Answers those who ask with the items that wait, each of which is in its member's hands then.
-void hand_out(WorkLedger& ledger, WaitingLine& asking, const KnownMembers& known);
+void hand_out(WorkLedger& ledger, WaitingLine& asking);
 
 }  // namespace gantry

@@ -1,6 +1,6 @@
-#include <sys/epoll.h>
+#include <poll.h>
 
-#include <algorithm>
+#include <array>
 #include <condition_variable>
 #include <thread>
 
@@ -9,32 +9,22 @@
 #include "base/os/disown.hpp"
 #include "base/os/fork_error.hpp"
 #include "base/os/worker_thread.hpp"
-#include "channel/inbox/inbox.hpp"
-#include "channel/queue/known_members.hpp"
 #include "channel/queue/queue_protocol.hpp"
 #include "channel/queue/waiting_line.hpp"
 #include "channel/queue/work_ledger.hpp"
 #include "channel/queue/work_questions.hpp"
+#include "channel/rpc/server.hpp"
 
 namespace gantry {
 namespace {
 
 constexpr std::size_t kLooksOfTurn = 64;  // at either end, before items are handed out
 constexpr std::uint64_t kTurnsOfReport = 64;
-constexpr std::uint64_t kTurnsOfQuestion = 16;  // while items come without end
-
-Result<bool> nothing_or(Error error) {
-  if (error.code == Code::timed_out || error.code == Code::interrupted) return false;
-  return tl::unexpected(std::move(error));
-}
+constexpr std::uint64_t kTurnsOfQuestion = 16;    // while items come without end
+constexpr std::chrono::seconds kMostExpected{5};  // that finish() waits for a handshake
 
 Result<void> check_queue(std::string_view name, const WorkQueueOptions& options) {
-  constexpr std::size_t kMostName = 60;
-  if (name.size() > kMostName)
-    return fail(Code::invalid_argument,
-                fmt::format("queue '{}': its name has {} characters", name, name.size()),
-                fmt::format("use at most {}", kMostName));
-  GANTRY_TRY(check_channel_name(name));  // before a second name is made of it
+  GANTRY_TRY(check_channel_name(name));
   if (const unsigned slots = options.replies.slots; slots == 0 || slots > PayloadOptions::kMaxSlots)
     return fail(Code::invalid_argument, fmt::format("queue '{}': {} slots", name, slots),
                 fmt::format("use 1 to {}", PayloadOptions::kMaxSlots));
@@ -85,7 +75,10 @@ class GANTRY_LOCAL WorkQueue::Impl {
         options_(options),
         ledger_(options.most_tries),
         questions_(ledger_, options.most_items) {}
-  ~Impl() { stop(); }
+  ~Impl() {
+    stop();
+    if (server_ != nullptr) server_->shut_down();
+  }
   Impl(const Impl&) = delete;
   Impl& operator=(const Impl&) = delete;
 
@@ -108,16 +101,15 @@ class GANTRY_LOCAL WorkQueue::Impl {
   };
 
   [[nodiscard]] Result<void> open(std::shared_ptr<Engine> engine);
-  [[nodiscard]] Result<void> watch(int descriptor);
   void run();
   [[nodiscard]] Result<void> serve();
-  [[nodiscard]] Result<bool> look();
-  [[nodiscard]] Result<bool> take_message();
-  [[nodiscard]] Result<bool> take_request();
+  void take_request(Request request);
   void take(Inbox::Delivery delivery);
+  void take_note(Member member, const MessageInfo& info);
   void part(const Departure& departure);
   void answer(bool has_all, bool must);  // has all that was sent before
   void leave_lines();
+  void close_unless(bool is_expecting);
   [[nodiscard]] bool is_rung(int timeout_ms) const;  // -1: waits for ever
   [[nodiscard]] WorkQueueReport make_report() const;
   void publish_report();
@@ -127,18 +119,16 @@ class GANTRY_LOCAL WorkQueue::Impl {
   const std::string name_;
   const WorkQueueOptions options_;
   Fd stop_event_;
-  Fd epoll_;
-  std::shared_ptr<Inbox::Impl> inbox_;  // what is put, and said
-  std::optional<Server> server_;        // who asks
+  std::shared_ptr<Server::Impl> server_;
   std::thread thread_;
 
   // The thread's.
   WorkLedger ledger_;
-  KnownMembers known_;
   WaitingLine asking_;
   WorkQuestions questions_;
   std::vector<Leaving> leaving_;  // lines, when they have been taken in
-  bool is_closed_ = false;        // what is put from now on is dropped
+  std::optional<Deadline> finishes_by_;
+  bool is_closed_ = false;  // what is put from now on is dropped
 
   mutable std::mutex mutex_;  // guards all that follows
   std::condition_variable changed_;
@@ -162,36 +152,18 @@ Result<std::shared_ptr<WorkQueue::Impl>> WorkQueue::Impl::make(std::string_view 
 
 Result<void> WorkQueue::Impl::open(std::shared_ptr<Engine> engine) {
   GANTRY_ASSIGN(stop_event_, make_event());
-  epoll_.reset(::epoll_create1(EPOLL_CLOEXEC));
-  if (!epoll_) return fail_errno("epoll_create1");
-  ConsumerOptions ends = options_.channel;
-  ends.interrupt_descriptor = stop_event_.get();
-  ends.metrics_descriptor = -1;
-  GANTRY_ASSIGN(inbox_,
-                Inbox::Impl::make(put_name(name_),
-                                  {.channel = ends,
-                                   .producers = options_.members,
-                                   .total = options_.total,
-                                   .on_departure = [this](const Departure& gone) { part(gone); }}));
   ServerOptions served;
-  served.channel = ends;
-  served.channel.metrics_descriptor = options_.channel.metrics_descriptor;
+  served.channel = options_.channel;
+  served.channel.interrupt_descriptor = stop_event_.get();
   served.replies = options_.replies;
   served.total = options_.total;
   served.clients = options_.members;
-  GANTRY_ASSIGN(server_, Server::open(name_, served, std::move(engine)));
-  GANTRY_ASSIGN(const int asks, server_->event_descriptor());
-  for (const int descriptor : {stop_event_.get(), inbox_->event_descriptor(), asks})
-    GANTRY_TRY(watch(descriptor));
-  return {};
-}
-
-Result<void> WorkQueue::Impl::watch(int descriptor) {
-  epoll_event event{};
-  event.events = EPOLLIN;
-  event.data.fd = descriptor;
-  if (::epoll_ctl(epoll_.get(), EPOLL_CTL_ADD, descriptor, &event) != 0)
-    return fail_errno("epoll_ctl");
+  GANTRY_ASSIGN(
+      server_,
+      Server::Impl::make(name_, served, std::move(engine),
+                         {.request = [this](Request request) { take_request(std::move(request)); },
+                          .post = [this](Inbox::Delivery one) { take(std::move(one)); },
+                          .departure = [this](const Departure& gone) { part(gone); }}));
   return {};
 }
 
@@ -202,8 +174,7 @@ void WorkQueue::Impl::run() {
   const Error ended{Code::peer_gone, fmt::format("queue '{}': it has ended", name_), {}};
   asking_.refuse_all(ended);
   questions_.refuse_all(ended);
-  if (ran && is_closed_ && ledger_.is_empty())
-    inbox_->shut_down(Code::closed);  // before the server goes
+  if (ran && is_closed_ && ledger_.is_empty()) server_->shut_down(Code::closed);
   const std::lock_guard lock(mutex_);
   why_ended_ =
       ran ? Error{Code::closed, fmt::format("queue '{}': it was dropped", name_), {}} : ran.error();
@@ -215,90 +186,76 @@ Result<void> WorkQueue::Impl::serve() {
     drain(stop_event_.get());  // before the wishes are read: who has one rings afterwards
     const Wishes wishes = wishes_now();
     if (wishes.stop) return {};
+    const bool is_expecting =
+        server_->inbox().is_expecting();  // after the wishes, before the looks
     std::size_t found = 0;
     for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
-      GANTRY_ASSIGN(finds, look());
+      GANTRY_ASSIGN(finds, server_->take_one());
     }
-    // What was put before finish() lay there when this turn began.
-    if (wishes.finish && found < kLooksOfTurn) is_closed_ = true;
-    hand_out(ledger_, asking_, known_);
+    if (wishes.finish && found < kLooksOfTurn) close_unless(is_expecting);
+    hand_out(ledger_, asking_);
     if (questions_.has_some() || !leaving_.empty())
       answer(found < kLooksOfTurn && !is_rung(0), turn % kTurnsOfQuestion == 0);
     const bool is_over = is_closed_ && ledger_.is_empty() && !asking_.is_empty();
     if (found == 0 || is_over || turn % kTurnsOfReport == 0) publish_report();
     if (is_over)
       asking_.refuse_all({Code::closed, fmt::format("queue '{}': it is finished", name_), {}});
-    if (found != 0) continue;
-    static_cast<void>(is_rung(-1));
+    const bool may_close = wishes.finish && !is_closed_ && !server_->inbox().is_expecting();
+    if (found == 0 && !may_close) static_cast<void>(is_rung(-1));
   }
 }
 
 void WorkQueue::Impl::answer(bool has_all, bool must) {
-  if (has_all || must) questions_.answer_all(make_report(), known_);
+  if (has_all || must) questions_.answer_all(make_report());
   if (!has_all || leaving_.empty()) return;
-  leave_lines();                       // with nothing: there was none for them
-  hand_out(ledger_, asking_, known_);  // what those had who gave up
-  questions_.answer_all(make_report(), known_);
+  leave_lines();               // with nothing: there was none for them
+  hand_out(ledger_, asking_);  // what those had who gave up
+  questions_.answer_all(make_report());
+}
+
+// What was put before finish() lay there when this turn began, but for what a member put whose
+// handshake the acceptor's thread had not ended. A caller that hangs is not waited for.
+void WorkQueue::Impl::close_unless(bool is_expecting) {
+  if (!finishes_by_) finishes_by_ = Deadline::after(kMostExpected);
+  if (!is_expecting || finishes_by_->passed()) is_closed_ = true;
 }
 
 bool WorkQueue::Impl::is_rung(int timeout_ms) const {
-  epoll_event event{};
-  return ::epoll_wait(epoll_.get(), &event, 1, timeout_ms) > 0;
+  std::array<pollfd, 2> entries{pollfd{stop_event_.get(), POLLIN, 0},
+                                pollfd{server_->event_descriptor(), POLLIN, 0}};
+  return ::poll(entries.data(), entries.size(), timeout_ms) > 0;
 }
 
-Result<bool> WorkQueue::Impl::look() {
-  GANTRY_ASSIGN(const bool has_message, take_message());
-  GANTRY_ASSIGN(const bool has_request, take_request());
-  return has_message || has_request;
-}
-
-Result<bool> WorkQueue::Impl::take_message() {
-  auto delivery = inbox_->receive(Deadline::now());
-  if (!delivery) return nothing_or(std::move(delivery).error());
-  take(std::move(*delivery));
-  return true;
-}
-
-Result<bool> WorkQueue::Impl::take_request() {
-  auto request = server_->next(Deadline::now());
-  if (!request) return nothing_or(std::move(request).error());
-  QueueRequest asked;
-  const ConstByteSpan bytes = request->message().bytes();
-  if (bytes.size() == sizeof asked) std::memcpy(&asked, bytes.data(), sizeof asked);
-  if (asked.member == 0)
-    static_cast<void>(request->refuse(
-        {Code::invalid_argument, fmt::format("queue '{}': no member asks like that", name_), {}}));
+void WorkQueue::Impl::take_request(Request request) {
+  const auto question = static_cast<WorkQuestion>(request.message().info().type);
+  if (question == WorkQuestion::item)
+    asking_.join(std::move(request));
   else
-    known_.note_request(asked.member, asked.number);
-  if (asked.member == 0) return true;
-  if (asked.question == WorkQuestion::item)
-    asking_.join(asked.member, asked.number, std::move(*request));
-  else
-    questions_.take(asked, std::move(*request));
-  return true;
+    questions_.take(question, std::move(request));
+}
+
+void WorkQueue::Impl::take(Inbox::Delivery delivery) {
+  const MessageInfo info = delivery.message.info();
+  const Member member = delivery.sender.id;
+  if (static_cast<RpcKind>(info.user) == RpcKind::note) return take_note(member, info);
+  if (delivery.message.segments() < 2) return;  // not one of our members
+  questions_.note_put(member);
+  if (is_closed_) return ledger_.drop_put();
+  ledger_.put(std::make_shared<WorkPayload>(std::move(delivery.message),
+                                            ledger_.copied() < options_.most_copied));
 }
 
 // Nothing of what a member says reaches beyond what it holds itself.
-void WorkQueue::Impl::take(Inbox::Delivery delivery) {
-  const MessageInfo info = delivery.message.info();
-  const Member member = known_.member_of(delivery.sender);
-  switch (static_cast<ToQueue>(info.correlation)) {
-    case ToQueue::item:
-      if (delivery.message.segments() < 2) return;  // not one of our members
-      questions_.note_put(member);
-      if (is_closed_) return ledger_.drop_put();
-      return ledger_.put(std::make_shared<WorkPayload>(std::move(delivery.message),
-                                                       ledger_.copied() < options_.most_copied));
-    case ToQueue::hello:
-      return known_.meet(delivery.sender, info.user);
+void WorkQueue::Impl::take_note(Member member, const MessageInfo& info) {
+  const auto what = static_cast<ToQueue>(info.type);
+  switch (what) {
     case ToQueue::acknowledged:
-      return ledger_.acknowledge(member, info.user);
+      return ledger_.acknowledge(member, info.correlation);
     case ToQueue::given_back:
-      return ledger_.take_back(member, info.user);
+      return ledger_.take_back(member, info.correlation);
     case ToQueue::left_line:
     case ToQueue::gave_up:
-      leaving_.push_back({member, RequestName::of(info.user),
-                          static_cast<ToQueue>(info.correlation) == ToQueue::gave_up});
+      leaving_.push_back({member, RequestName::of(info.correlation), what == ToQueue::gave_up});
       return;
     case ToQueue::place_back:
       questions_.take_place_back(member);
@@ -306,7 +263,7 @@ void WorkQueue::Impl::take(Inbox::Delivery delivery) {
 }
 
 void WorkQueue::Impl::part(const Departure& departure) {
-  const Member member = known_.part(departure.sender);
+  const Member member = departure.sender.id;
   ledger_.take_all_back(member);
   if (const std::lock_guard lock(mutex_); lost_.note(name_, departure))
     ledger_.drop_put();  // one at least
@@ -314,26 +271,21 @@ void WorkQueue::Impl::part(const Departure& departure) {
   std::erase_if(leaving_, [&](const Leaving& leaving) { return leaving.member == member; });
 }
 
-// A request is published before the word that its member does not wait for it any more, but by
-// another connection, which may be new to the server: the word waits for the request.
 void WorkQueue::Impl::leave_lines() {
-  const auto later = std::ranges::partition(leaving_, [this](const Leaving& leaving) {
-    return !known_.has_asked(leaving.member, leaving.request.number);
-  });
-  for (const auto& [member, request, gave_up] : later) {
+  for (const auto& [member, request, gave_up] : leaving_) {
     if (request.question == WorkQuestion::place)
       questions_.leave_place(member, request.number, gave_up);
     else if (request.question == WorkQuestion::item && !asking_.leave(member, request.number) &&
              gave_up)
       ledger_.not_read(member, request.number);
   }
-  leaving_.erase(later.begin(), later.end());
+  leaving_.clear();
 }
 
 WorkQueueReport WorkQueue::Impl::make_report() const {
   WorkQueueReport report;
   ledger_.report_to(report);
-  report.members = inbox_->senders().size();
+  report.members = server_->inbox().senders().size();
   report.waiting_workers = asking_.size();
   return report;
 }

@@ -34,34 +34,64 @@ Error read_refusal(ConstByteSpan bytes) {
 
 }  // namespace
 
-// By value, as in Client::connect(); kept for reconnect().
 Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
                                                      const ClientOptions& options,
                                                      std::shared_ptr<Engine> engine,
                                                      Deadline deadline) {
+  GANTRY_ASSIGN(auto link,
+                make_for(Purpose::deliver, name, options, std::move(engine), deadline));
+  GANTRY_TRY(link->introduce(deadline));
+  return link;
+}
+
+Result<std::shared_ptr<ClientLink>> ClientLink::make_member(std::string_view name,
+                                                            const ClientOptions& options,
+                                                            std::shared_ptr<Engine> engine,
+                                                            Deadline deadline) {
+  return make_for(Purpose::work, name, options, std::move(engine), deadline);
+}
+
+// By value, as in Client::connect(); kept for reconnect().
+Result<std::shared_ptr<ClientLink>> ClientLink::make_for(Purpose purpose, std::string_view name,
+                                                         const ClientOptions& options,
+                                                         std::shared_ptr<Engine> engine,
+                                                         Deadline deadline) {
   auto link = std::make_shared<ClientLink>();
   link->name_ = link->label_ = name;
   link->options_ = options;
   GANTRY_ASSIGN(link->options_.acceptor, Acceptor::of(options));  // one for both directions
   link->engine_ = std::move(engine);
-  GANTRY_TRY(link->set_up(deadline));
+  GANTRY_TRY(link->set_up(purpose, deadline));
   return link;
 }
 
-Result<void> ClientLink::set_up(Deadline deadline) {
+Result<void> ClientLink::set_up(Purpose purpose, Deadline deadline) {
   GANTRY_ASSIGN(server_moves_, make_event());
-  GANTRY_ASSIGN(alarms_, make_epoll({server_moves_.get(), options_.interrupt_descriptor}));
   ProducerOptions requests{end_part(options_), payload_part(options_)};
   requests.consumers_event = server_moves_.get();
   GANTRY_ASSIGN(requests_,
                 Producer::Impl::make(name_, requests, engine_, Producer::Impl::Reach::calls));
-  GANTRY_TRY(requests_->connector().wait_for_inbox(deadline));
-  return listen_for_replies(deadline);
+  requests_->connector().set_purpose(purpose);
+  return requests_->connector().wait_for_inbox(deadline);
+}
+
+Result<void> ClientLink::introduce(Deadline deadline) {
+  if (is_introduced_) return {};
+  if (lost_) return tl::unexpected(*lost_);
+  if (replies_ == nullptr) GANTRY_TRY(listen_for_replies());
+  SendOptions introduction;
+  introduction.deadline = deadline;
+  introduction.user = static_cast<std::uint64_t>(RpcKind::introduce);
+  GANTRY_TRY(requests_->send_uncounted(introduction));
+  GANTRY_STEP(introduced);
+  is_introduced_ = true;
+  return {};
 }
 
 // Replies come over a connection that only the server is given, over the socket on which it let us
 // in. So it needs no name, nor a folder that both can write to.
-Result<void> ClientLink::listen_for_replies(Deadline deadline) {
+Result<void> ClientLink::listen_for_replies() {
+  GANTRY_ASSIGN(alarms_, make_epoll({server_moves_.get(), options_.interrupt_descriptor}));
   InboxOptions options;
   options.channel = {end_part(options_)};
   options.channel.receive = options_.receive;
@@ -73,18 +103,14 @@ Result<void> ClientLink::listen_for_replies(Deadline deadline) {
     ring(server_moves_.get());  // ends the receive within which this is called
   };
   GANTRY_ASSIGN(ControlPair control, make_control_pair());
-  GANTRY_ASSIGN(replies_,
+  GANTRY_ASSIGN(auto replies,
                 Inbox::Impl::make_for({std::move(control.ours), requests_->connector().called(),
                                        requests_->connector().take_called_life()},
                                       name_, options));
   GANTRY_STEP(way_back_opened);
   GANTRY_TRY(requests_->connector().send_control(control.theirs.get()));
   GANTRY_STEP(control_handed_over);
-  SendOptions introduction;
-  introduction.deadline = deadline;
-  introduction.user = static_cast<std::uint64_t>(RpcKind::introduce);
-  GANTRY_TRY(requests_->send_uncounted(introduction));
-  GANTRY_STEP(introduced);
+  replies_ = std::move(replies);
   return {};
 }
 
@@ -96,7 +122,7 @@ void ClientLink::hang_up() noexcept {
   if (!fork_guard_.is_this()) return;  // the connection is the parent's
   lose({Code::peer_gone, "was left by its client", ""});
   requests_->shut_down();
-  replies_->shut_down();
+  if (replies_ != nullptr) replies_->shut_down();
   far_side_.reset();
   GANTRY_STEP(client_hung_up);
 }
@@ -211,7 +237,7 @@ Result<void> ClientLink::wait_once(Deadline deadline) {
 void ClientLink::look_for_server() {
   drain(server_moves_.get());
   if (!requests_->connector().is_alone()) return;
-  static_cast<void>(take_replies());
+  if (replies_ != nullptr) static_cast<void>(take_replies());
   lose_server({Code::peer_gone, {}, {}});
 }
 

@@ -26,6 +26,13 @@ class ClientLink {
                                                   const ClientOptions& options,
                                                   std::shared_ptr<Engine> engine,
                                                   Deadline deadline);
+  /// A connection to a queue of work, without a way back: until introduce() has succeeded it only
+  /// posts.
+  static Result<std::shared_ptr<ClientLink>> make_member(std::string_view name,
+                                                         const ClientOptions& options,
+                                                         std::shared_ptr<Engine> engine,
+                                                         Deadline deadline);
+  [[nodiscard]] Result<void> introduce(Deadline deadline);
   /// The same with the name's present server.
   [[nodiscard]] Result<std::shared_ptr<ClientLink>> again(Deadline deadline) const;
   /// The server is on another host.
@@ -38,6 +45,8 @@ class ClientLink {
   [[nodiscard]] Result<std::uint64_t> begin(const CallOptions& options, Send send);
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline);
   [[nodiscard]] Producer::Impl& requests() noexcept { return *requests_; }
+  /// What a request that was not sent fails with.
+  [[nodiscard]] Error not_sent(Error error);
 
   [[nodiscard]] Result<Message> wait(std::uint64_t correlation, Deadline deadline);
   [[nodiscard]] bool is_over(std::uint64_t correlation) const noexcept;
@@ -54,8 +63,13 @@ class ClientLink {
     bool sleeps = false;  // it was asked for in vain: its waiter sleeps on event_descriptor()
   };
 
-  [[nodiscard]] Result<void> set_up(Deadline deadline);
-  [[nodiscard]] Result<void> listen_for_replies(Deadline deadline);
+  [[nodiscard]] static Result<std::shared_ptr<ClientLink>> make_for(Purpose purpose,
+                                                                    std::string_view name,
+                                                                    const ClientOptions& options,
+                                                                    std::shared_ptr<Engine> engine,
+                                                                    Deadline deadline);
+  [[nodiscard]] Result<void> set_up(Purpose purpose, Deadline deadline);
+  [[nodiscard]] Result<void> listen_for_replies();
   [[nodiscard]] Result<void> wait_once(Deadline deadline);
   /// Takes replies that are there, within bounds. True: there may be more.
   [[nodiscard]] bool take_replies();
@@ -65,8 +79,6 @@ class ClientLink {
   /// `why`: its message goes on after the server's name.
   void lose(const Error& why);
   void lose_server(const Error& why);
-  /// What a request that was not sent fails with.
-  [[nodiscard]] Error not_sent(Error error);
   [[nodiscard]] bool owes_news() const noexcept;
   void set_timer() noexcept;
 
@@ -79,7 +91,8 @@ class ClientLink {
   Fd server_moves_;  // rung when the server comes or goes
   Fd alarms_;        // an epoll of that and of the user's interrupt: they end a wait for replies
   std::shared_ptr<Producer::Impl> requests_;
-  std::shared_ptr<Inbox::Impl> replies_;
+  std::shared_ptr<Inbox::Impl> replies_;  // null: the way back is not open
+  bool is_introduced_ = false;
   std::map<std::uint64_t, Call> calls_;  // I1
   std::uint64_t last_ = 0;
   std::optional<Error> lost_;  // I2
@@ -91,6 +104,7 @@ class ClientLink {
 template <class Send>
 Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
   GANTRY_TRY(check_process());
+  GANTRY_ASSERT(is_introduced_);
   if (lost_) return tl::unexpected(*lost_);
   if (calls_.size() >= Client::kMaxCalls)
     return fail(Code::busy,

@@ -13,6 +13,8 @@ enum class RpcKind : std::uint64_t {
   cancel,         // client: cancels a correlation; no payload
   reply,          // server
   refusal,        // server: a Refusal, then the text
+  post,           // client of a queue of work, answered by nothing: an item
+  note,           // the same without a payload: MessageInfo::type says what, the correlation whose
 };
 
 struct Refusal {

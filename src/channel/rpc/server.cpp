@@ -16,8 +16,9 @@ namespace {
 
 constexpr std::size_t kMostQueued = 1024;  // by look(): then cancellations wait for next()
 
-bool is_no_request(const MessageInfo& info) noexcept {
-  return info.user != static_cast<std::uint64_t>(RpcKind::request);
+bool is_no_payload(const MessageInfo& info) noexcept {
+  const auto kind = static_cast<RpcKind>(info.user);
+  return kind != RpcKind::request && kind != RpcKind::post;
 }
 
 }  // namespace
@@ -52,7 +53,8 @@ bool ServedClient::is_cancelled(std::uint64_t correlation) const {
 // By value, as in Server::open().
 Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
                                                          const ServerOptions& options,
-                                                         std::shared_ptr<Engine> engine) {
+                                                         std::shared_ptr<Engine> engine,
+                                                         ServerEvents events) {
   if (engine == nullptr)
     return fail(Code::invalid_argument, fmt::format("server '{}': no engine given", name));
   if (options.channel.when_slow != SlowConsumer::block)
@@ -65,29 +67,37 @@ Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
   impl->options_ = options;
   GANTRY_ASSIGN(impl->options_.channel.acceptor, Acceptor::of(options.channel));
   impl->engine_ = std::move(engine);
+  impl->events_ = std::move(events);
   InboxOptions inbox;
   inbox.channel = impl->options_.channel;
   inbox.producers = options.clients;
   inbox.total = options.total;
   inbox.on_departure = [self = impl.get()](const Departure& one) {
     self->client_left(one.sender.id);
+    if (self->events_.departure) self->events_.departure(one);
   };
-  GANTRY_ASSIGN(impl->inbox_, Inbox::Impl::make(name, inbox, is_no_request));
+  GANTRY_ASSIGN(impl->inbox_,
+                Inbox::Impl::make(name, inbox, is_no_payload,
+                                  impl->events_.request ? Purpose::work : Purpose::deliver));
   impl->options_.channel.metrics_descriptor = -1;
-  GANTRY_ASSIGN(impl->queued_, make_event());
-  GANTRY_ASSIGN(impl->watched_,
-                make_epoll({impl->queued_.get(), impl->inbox_->event_descriptor()}));
+  if (!impl->events_.request) GANTRY_TRY(impl->watch_queued());
   return impl;
+}
+
+Result<void> Server::Impl::watch_queued() {
+  GANTRY_ASSIGN(queued_, make_event());
+  GANTRY_ASSIGN(watched_, make_epoll({queued_.get(), inbox_->event_descriptor()}));
+  return {};
 }
 
 Result<void> Server::Impl::check_process() const {
   return check_not_forked(fork_guard_, "server", name_);
 }
 
-void Server::Impl::shut_down() noexcept {
+void Server::Impl::shut_down(Code why) noexcept {
   if (!fork_guard_.is_this()) return;  // the clients and the lock are the parent's
   const std::lock_guard lock(receiving_);
-  inbox_->shut_down();
+  inbox_->shut_down(why);
   for (auto& request : queue_) request->forget();  // their clients see that we left
   queue_.clear();
   for (const auto& [id, client] : served_) client->note_gone();
@@ -130,7 +140,7 @@ std::unique_ptr<Request::Impl> Server::Impl::next_queued() {
 }
 
 void Server::Impl::look() {
-  if (!fork_guard_.is_this()) return;
+  if (!fork_guard_.is_this() || events_.request) return;
   const std::unique_lock lock(receiving_, std::try_to_lock);
   if (!lock) return;
   // Bounds the listening to clients that send without end.
@@ -144,27 +154,49 @@ void Server::Impl::look() {
   if (is_more || !queue_.empty()) ring(queued_.get());
 }
 
+Result<bool> Server::Impl::take_one() {
+  GANTRY_TRY(check_process());
+  const std::lock_guard lock(receiving_);
+  auto delivery = inbox_->receive(Deadline::now());
+  if (delivery) {
+    take(std::move(*delivery));
+    return true;
+  }
+  if (delivery.error().code == Code::timed_out || delivery.error().code == Code::interrupted)
+    return false;
+  return tl::unexpected(std::move(delivery).error());
+}
+
 // Hangs up on a sender that does not speak as a client does.
 void Server::Impl::take(Inbox::Delivery delivery) {
   const MessageInfo info = delivery.message.info();
-  const std::uint64_t id = delivery.sender.id;
-  Code why = Code::closed;
-  const auto client = served_.find(id);
+  const auto kind = static_cast<RpcKind>(info.user);
+  if (events_.post && (kind == RpcKind::post || kind == RpcKind::note))
+    return events_.post(std::move(delivery));
+  const auto client = served_.find(delivery.sender.id);
   if (client == served_.end()) {
-    if (info.user == static_cast<std::uint64_t>(RpcKind::introduce))
-      return introduce(delivery.sender);
-  } else if (info.user == static_cast<std::uint64_t>(RpcKind::request)) {
-    queue_.push_back(std::make_unique<Request::Impl>(client->second, weak_from_this(),
-                                                     std::move(delivery.message)));
-    GANTRY_STEP(request_queued);
-    return;
-  } else if (info.user == static_cast<std::uint64_t>(RpcKind::cancel)) {
+    if (kind == RpcKind::introduce) return introduce(delivery.sender);
+  } else if (kind == RpcKind::request) {
+    return take_request(client->second, std::move(delivery.message));
+  } else if (kind == RpcKind::cancel) {
     client->second->note_cancelled(info.correlation);
     GANTRY_STEP(cancellation_noted);
     return;
   }
-  inbox_->dismiss(id, why);
-  client_left(id);
+  hang_up_on(delivery.sender, {Code::closed, "it does not speak as a client does", {}});
+}
+
+void Server::Impl::take_request(const std::shared_ptr<ServedClient>& client, Message message) {
+  auto request = std::make_unique<Request::Impl>(client, weak_from_this(), std::move(message));
+  if (events_.request) return events_.request(Request(std::move(request)));
+  queue_.push_back(std::move(request));
+  GANTRY_STEP(request_queued);
+}
+
+void Server::Impl::hang_up_on(const Sender& sender, const Error& why) {
+  inbox_->dismiss(sender.id, why.code);
+  client_left(sender.id);
+  if (events_.departure) events_.departure({sender, why});
 }
 
 // A client that cannot be served is told why before its control connection closes, or it would
@@ -173,7 +205,7 @@ void Server::Impl::introduce(const Sender& sender) {
   ReceivedFd control;
   std::shared_ptr<Producer::Impl> replies;
   const auto opened = open_replies(sender, control, replies);
-  if (!opened) return inbox_->dismiss(sender.id, opened.error().code);
+  if (!opened) return hang_up_on(sender, opened.error());
   forget_released();
   served_[sender.id] =
       std::make_shared<ServedClient>(sender, std::move(replies), options_.replies.as);

@@ -10,6 +10,14 @@
 
 namespace gantry {
 
+/// What the dispatcher of a queue of work hears within take_one(), in the order in which each
+/// client said it. Must not use the server.
+struct ServerEvents {
+  std::function<void(Request)> request;
+  std::function<void(Inbox::Delivery)> post;  // or note
+  std::function<void(const Departure&)> departure;
+};
+
 /// A client as its server knows it: the connection back to it, and the calls it waits for. Its
 /// requests keep it alive. Any thread.
 class ServedClient {
@@ -96,19 +104,28 @@ class GANTRY_LOCAL Request::Impl {
 class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Impl> {
  public:
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ServerOptions& options,
-                                            std::shared_ptr<Engine> engine);
+                                            std::shared_ptr<Engine> engine,
+                                            ServerEvents events = {});
 
   [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Result<std::unique_ptr<Request::Impl>> next(Deadline deadline);
   /// Takes in what has come, unless another thread does so.
   void look();
-  [[nodiscard]] int event_descriptor() const noexcept { return watched_.get(); }
+  /// Instead of next() and look(), with events: takes in one message. False: there was none.
+  [[nodiscard]] Result<bool> take_one();
+  [[nodiscard]] int event_descriptor() const noexcept {
+    return watched_ ? watched_.get() : inbox_->event_descriptor();
+  }
   [[nodiscard]] ServerReport report() const;
-  void shut_down() noexcept;
+  [[nodiscard]] const Inbox::Impl& inbox() const noexcept { return *inbox_; }
+  void shut_down(Code why = Code::peer_gone) noexcept;  ///< See Inbox::Impl::shut_down().
 
  private:
   [[nodiscard]] std::unique_ptr<Request::Impl> next_queued();
+  [[nodiscard]] Result<void> watch_queued();
   void take(Inbox::Delivery delivery);
+  void take_request(const std::shared_ptr<ServedClient>& client, Message message);
+  void hang_up_on(const Sender& sender, const Error& why);
   void introduce(const Sender& sender);
   /// What it has opened when it fails is left to the caller to close.
   [[nodiscard]] Result<void> open_replies(const Sender& sender, ReceivedFd& control,
@@ -120,6 +137,7 @@ class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Im
   std::string name_;
   ServerOptions options_;
   std::shared_ptr<Engine> engine_;
+  ServerEvents events_;
   std::mutex receiving_;  // guards all below except the counts
   std::shared_ptr<Inbox::Impl> inbox_;
   std::map<std::uint64_t, std::shared_ptr<ServedClient>> served_;  // by the sender's id
@@ -128,7 +146,7 @@ class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Im
   std::deque<std::shared_ptr<ServedClient>> lingering_;
   std::deque<std::unique_ptr<Request::Impl>> queue_;
   Fd queued_;                            // rung when look() queued something
-  Fd watched_;                           // an epoll of that and of the inbox
+  Fd watched_;                           // an epoll of that and of the inbox; none with events
   std::atomic<std::size_t> clients_{0};  // counts, for display
   std::atomic<std::uint64_t> requests_{0}, expired_{0}, cancelled_{0};
 };

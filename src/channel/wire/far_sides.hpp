@@ -6,8 +6,7 @@
 
 namespace gantry {
 
-/// Gives an end its far side, which goes when the end does; and tells of the near one what its
-/// users are not shown.
+/// Gives an end its far side, which goes when the end does.
 class FarSides {
  public:
   template <class End>
@@ -18,9 +17,6 @@ class FarSides {
   static void attach(Client& client, std::shared_ptr<detail::FarSide> far_side) {
     client.attach(std::move(far_side));
   }
-  /// Connector's trouble() and is_alone().
-  [[nodiscard]] static std::optional<Error> last_word(const Producer& producer);
-  [[nodiscard]] static bool is_alone(const Producer& producer);
 };
 
 /// guarded_on(), and an error says what happened on the other host, if that is where it happened.

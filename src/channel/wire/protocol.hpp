@@ -33,7 +33,8 @@ enum class PacketKind : std::uint32_t {
   control,
   slabs,
 };
-enum class Purpose : std::uint32_t { join = 1, inspect, deliver };
+/// `work`: as `deliver`, at a queue of work, whose members are not an inbox's producers.
+enum class Purpose : std::uint32_t { join = 1, inspect, deliver, work };
 
 inline constexpr std::size_t kTokenBytes = 64;
 using WireToken = std::array<std::byte, kTokenBytes>;
