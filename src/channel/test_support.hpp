@@ -50,7 +50,6 @@ class PlainEngine : public Engine {
   Cost cost() const noexcept override { return {}; }
   Bytes load() const noexcept override { return 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions&) override;
-  void stop(Stop) noexcept override {}
   EngineReport report() const noexcept override { return {}; }
 };
 

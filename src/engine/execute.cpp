@@ -152,10 +152,10 @@ Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept {
 }
 
 Executed execute_in_units(const Move& move, CacheUse cache, bool catch_faults,
-                          const CancelRequests& requests) noexcept {
+                          const std::atomic<bool>& cancelled) noexcept {
   Executed whole;
   do {
-    if (requests.any()) {
+    if (cancelled.load(std::memory_order_relaxed)) {  // a request
       whole.cause = Cause::cancelled;
       return whole;
     }

@@ -24,18 +24,10 @@ struct Executed {
 /// reader_soon or streaming.
 [[nodiscard]] Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept;
 
-/// Requests to end a move early; both must outlive it. Relaxed: no data comes with them.
-struct CancelRequests {
-  const std::atomic<bool>& of_lane;
-  const std::atomic<bool>& of_engine;
-  [[nodiscard]] bool any() const noexcept {
-    return of_lane.load(std::memory_order_relaxed) || of_engine.load(std::memory_order_relaxed);
-  }
-};
-
-/// The same unit by unit, until it ends or is asked to end (Cause::cancelled).
+/// The same unit by unit, until it ends or `cancelled` asks it to end (Cause::cancelled). That is
+/// read relaxed: no data comes with it.
 [[nodiscard]] Executed execute_in_units(const Move& move, CacheUse cache, bool catch_faults,
-                                        const CancelRequests& requests) noexcept;
+                                        const std::atomic<bool>& cancelled) noexcept;
 
 /// `move.cache`; if it is `automatic`, by size.
 [[nodiscard]] CacheUse resolve_cache(const Move& move, Bytes streaming_from) noexcept;

@@ -27,7 +27,6 @@ class LazyEngine final : public Engine {
   Cost cost() const noexcept override { return made() ? made()->cost() : facts_.cost; }
   Bytes load() const noexcept override { return made() ? made()->load() : 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
-  void stop(Stop how) noexcept override;
   EngineReport report() const noexcept override {
     return made() ? made()->report() : EngineReport{};
   }
@@ -44,7 +43,6 @@ class LazyEngine final : public Engine {
   Make make_;
   std::mutex mutex_;
   std::optional<Result<std::shared_ptr<Engine>>> engine_;
-  bool stopped_ = false;                // under the lock
   std::atomic<Engine*> made_{nullptr};  // pair [M]: the engine is complete before it is shown
 };
 

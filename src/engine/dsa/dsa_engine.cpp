@@ -22,28 +22,22 @@ class DsaLane final : public LaneBase {
       : engine_(std::move(engine)),
         dispatcher_(dispatcher),
         options_(options),
-        moves_(options.depth, progress()) {}
+        moves_(options.depth, progress()) {
+    dispatcher_.add(moves_);
+  }
   ~DsaLane() override {
     if (!dispatcher_.is_ours())
       disown();
-    else if (added_)
+    else
       dispatcher_.remove(moves_);
   }
   DsaLane(const DsaLane&) = delete;
   DsaLane& operator=(const DsaLane&) = delete;
 
-  Result<void> enter() {
-    GANTRY_TRY(dispatcher_.add(moves_));
-    added_ = true;
-    return {};
-  }
-
   using Lane::submit;
   Result<Ticket> submit(std::span<const Move> batch, SubmitMode mode) override;
   std::size_t poll() override;
-  void cancel() noexcept override {
-    dispatcher_.is_ours() ? dispatcher_.cancel(&moves_) : disown();
-  }
+  void cancel() noexcept override { dispatcher_.is_ours() ? dispatcher_.cancel(moves_) : disown(); }
   Explanation explain(const Move& move, SubmitMode mode) const override;
 
  private:
@@ -69,7 +63,6 @@ class DsaLane final : public LaneBase {
   Dispatcher& dispatcher_;
   const LaneOptions options_;
   PendingMoves moves_;
-  bool added_ = false;
   std::atomic_flag disowned_;
 };
 
@@ -77,9 +70,8 @@ Result<Ticket> DsaLane::submit(std::span<const Move> batch, SubmitMode mode) {
   if (!dispatcher_.is_ours()) return tl::unexpected(forked());
   GANTRY_TRY(check_batch(batch, options_.depth));
   for (;;) {
-    GANTRY_ASSIGN(const auto ticket, dispatcher_.submit(moves_, batch, mode, [this](std::size_t n) {
-      return give_tickets(n);
-    }));
+    const auto ticket = dispatcher_.submit(
+        moves_, batch, mode, [this](std::size_t count) { return give_tickets(count); });
     if (ticket) {
       dispatcher_.pump();
       return *ticket;
@@ -125,10 +117,6 @@ class DsaEngineOfQueue final : public DsaEngine,
     return mine != nullptr ? mine->load() : 0;
   }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
-  void stop(Stop how) noexcept override {
-    stopped_.store(true, std::memory_order_relaxed);  // only a child reads it, after fork()
-    if (Dispatcher* mine = ours()) mine->stop(how);
-  }
   EngineReport report() const noexcept override {
     const Dispatcher* mine = ours();
     return mine != nullptr ? mine->report() : EngineReport{};
@@ -153,7 +141,6 @@ class DsaEngineOfQueue final : public DsaEngine,
   const DsaOptions options_;
   const QueueTraits traits_;
   const std::string name_;
-  std::atomic<bool> stopped_{false};
   std::atomic<Dispatcher*> dispatcher_;  // [D]: made before it is seen
 };
 
@@ -181,8 +168,6 @@ gantry::Limits DsaEngineOfQueue::limits() const noexcept {
 Result<Dispatcher*> DsaEngineOfQueue::slow_reopen() {
   Dispatcher* inherited = dispatcher_.load(std::memory_order_acquire);  // [D]
   if (inherited->is_ours()) return inherited;
-  if (stopped_.load(std::memory_order_relaxed))  // before the fork
-    return fail(Code::closed, "the dsa engine was stopped");
   GANTRY_ASSIGN(auto queue, inherited->queue().reopen());
   auto fresh = std::make_unique<Dispatcher>(std::move(queue), options_);
   if (!dispatcher_.compare_exchange_strong(inherited, fresh.get(), std::memory_order_acq_rel,
@@ -198,9 +183,7 @@ Result<std::unique_ptr<Lane>> DsaEngineOfQueue::open_lane(const LaneOptions& opt
     if (mine == nullptr) {
       GANTRY_ASSIGN(mine, slow_reopen());
     }
-    auto lane = std::make_unique<DsaLane>(shared_from_this(), *mine, options);
-    GANTRY_TRY(lane->enter());
-    return lane;
+    return std::make_unique<DsaLane>(shared_from_this(), *mine, options);
   });
 }
 

@@ -180,14 +180,18 @@ TEST(DsaHalt, AnEntranceThatBreaksIsNamedAndItsMovesAreDone) {
             std::string::npos);
 }
 
-TEST(DsaHalt, StoppingAnEngineOfAHaltedDeviceEndsItsMoves) {
-  for (const Engine::Stop how : {Engine::Stop::drain, Engine::Stop::cancel}) {
+TEST(DsaHalt, ALaneOfAHaltedDeviceEndsItsMovesBeforeItGoes) {
+  for (const bool cancels : {false, true}) {
     Rig rig({.engine = {.time_limit = kShortLimit}});
     rig.model->halt(Halt::accepts);
     Buffer memory(300);
-    const auto ticket = rig.lane->submit(Move::fill(memory, std::byte{1}));
-    rig.engine->stop(how);
-    EXPECT_NE(rig.lane->outcome(*ticket), Outcome::pending);
+    Completion completion;
+    Move move = Move::fill(memory, std::byte{1});
+    move.completion = &completion;
+    ASSERT_TRUE(rig.lane->submit(move));
+    if (cancels) rig.lane->cancel();
+    rig.lane.reset();
+    EXPECT_NE(completion.outcome, Outcome::pending);
   }
 }
 

@@ -228,18 +228,14 @@ Result<std::unique_ptr<Lane>> PolicyEngine::open_lane(const LaneOptions& options
   if (!is_ours()) return engines_.front()->open_lane(options);
   return guarded([&]() -> Result<std::unique_ptr<Lane>> {
     auto lane = std::make_unique<PolicyLane>(shared_from_this(), options);
-    const std::unique_lock lock(lanes_mutex_);
-    if (stopped_.load(std::memory_order_seq_cst)) {  // [S]
-      lane->close();
-      return fail_stopped(name());
-    }
+    const std::lock_guard lock(lanes_mutex_);
     lanes_.push_back(lane.get());
     return lane;
   });
 }
 
 void PolicyEngine::forget(PolicyLane& lane) noexcept {
-  const std::unique_lock lock(lanes_mutex_);
+  const std::lock_guard lock(lanes_mutex_);
   std::erase(lanes_, &lane);
   counters_.add(lane.counters());
 }
@@ -248,22 +244,10 @@ void PolicyEngine::forget(PolicyLane& lane) noexcept {
 // ever.
 EngineReport PolicyEngine::report() const noexcept {
   if (!is_ours()) return counters_.report();
-  const std::shared_lock lock(lanes_mutex_);
+  const std::lock_guard lock(lanes_mutex_);
   EngineReport report = counters_.report();
   for (const PolicyLane* lane : lanes_) lane->counters().add_to(report);
   return report;
-}
-
-// The lock keeps the lanes alive and lets a second stop() in, which may be the impatient one. A
-// lane that is being opened either sees [S] or is in the list by the time the lock is taken.
-void PolicyEngine::stop(Stop how) noexcept {
-  stopped_.store(true, std::memory_order_seq_cst);  // [S]
-  if (!is_ours()) return engines_.front()->stop(how);
-  const std::shared_lock lock(lanes_mutex_);
-  for (PolicyLane* lane : lanes_) lane->close();
-  if (how == Stop::cancel)
-    for (PolicyLane* lane : lanes_) lane->cancel();
-  for (PolicyLane* lane : lanes_) lane->drain();
 }
 
 Result<std::shared_ptr<PolicyEngine>> make_auto_engine(std::vector<std::shared_ptr<Engine>> engines,

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <shared_mutex>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -104,7 +103,6 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   Cost cost() const noexcept override { return engines_.front()->cost(); }
   Bytes load() const noexcept override { return load_.load(std::memory_order_relaxed); }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
-  void stop(Stop how) noexcept override;
   EngineReport report() const noexcept override;
 
   /// Chooses by this calibration from now on.
@@ -165,8 +163,7 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   std::vector<std::unique_ptr<const Policy>> policies_;
   std::atomic<bool> considered_{false};  // relaxed: exchange() alone decides who calibrates
   std::array<std::atomic<bool>, kMaxPolicyEngines> ruled_out_{};
-  std::atomic<bool> stopped_{false};       // pair [S]: stop() and open_lane()
-  mutable std::shared_mutex lanes_mutex_;  // a lane in the list lives for as long as it is held
+  mutable std::mutex lanes_mutex_;  // a lane in the list lives for as long as it is held
   std::vector<PolicyLane*> lanes_;
   mutable std::mutex asked_mutex_;
   mutable std::array<std::unique_ptr<Lane>, kMaxPolicyEngines> asked_;  // for explain() alone

@@ -31,10 +31,6 @@ class PolicyLane final : public Lane, private Watched {
   /// Counters of moves that were executed within submit() without an entry; any thread.
   [[nodiscard]] const EngineCounters& counters() const noexcept { return counters_; }
 
-  // For the engine's stop().
-  void close() noexcept;  ///< Takes no more moves.
-  void drain() noexcept;  ///< Waits for the moves that it took.
-
  private:
   using Lock = std::unique_lock<BriefMutex>;
   using Lanes = std::array<Lane*, kMaxPolicyEngines>;  // null: not open
@@ -89,10 +85,9 @@ class PolicyLane final : public Lane, private Watched {
   mutable EngineBytes own_{};  // bytes `away`
   std::atomic<std::uint64_t> given_{0};
   std::uint64_t cancels_ = 0;
-  bool closed_ = false;
   bool is_watched_ = false;
   std::array<std::unique_ptr<Lane>, kMaxPolicyEngines> lanes_;
-  std::array<bool, kMaxPolicyEngines> refused_{};  // most likely stopped
+  std::array<bool, kMaxPolicyEngines> refused_{};  // for good
 };
 
 }  // namespace gantry

@@ -20,7 +20,6 @@ class ThreadEngine final : public Engine {
   Limits limits() const noexcept override { return {0, 0, 64}; }
   Cost cost() const noexcept override { return core_->cost(); }
   Bytes load() const noexcept override { return core_->load(); }
-  void stop(Stop how) noexcept override { core_->stop(how); }
   EngineReport report() const noexcept override { return core_->report(); }
 
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override {
