@@ -212,18 +212,10 @@ class GANTRY_API Lane {
 
 /// Abilities of an engine.
 struct Capabilities {
-  bool moves_itself = false;     ///< Moves make progress without poll() by their submitter.
-  bool uses_callers_cpu = true;  ///< A move uses the submitter's CPU time.
-  bool cache_control = true;     ///< Obeys Move::cache.
+  bool moves_itself = false;  ///< Moves make progress without poll() by their submitter.
   /// Kinds that the engine itself executes; the caller's CPU executes the others.
   std::vector<Move::Kind> kinds;
-};
-
-/// Limits of an engine's requests.
-struct Limits {
-  Bytes max_move_bytes = 0;   ///< Most bytes of one request to the device; larger moves are split.
-  std::size_t max_batch = 0;  ///< Most requests submitted at once. 0: no limit.
-  Bytes alignment = 1;        ///< Fastest alignment, in bytes.
+  Bytes alignment = 1;  ///< Fastest alignment, in bytes.
 };
 
 /// Time of an undisturbed move: start + bytes / rate.
@@ -267,10 +259,6 @@ class GANTRY_API Engine {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// Abilities on this machine.
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
-  /// Limits of requests.
-  [[nodiscard]] virtual Limits limits() const noexcept = 0;
-  /// Cost learned from the engine's moves; before the first move, a published or calibrated value.
-  [[nodiscard]] virtual Cost cost() const noexcept = 0;
   /// Bytes accepted and not yet done.
   [[nodiscard]] virtual Bytes load() const noexcept = 0;
 

@@ -19,14 +19,14 @@ struct Executed {
 /// The part [offset, offset + bytes) of a move as a move of its own.
 [[nodiscard]] Move part_of(const Move& move, Bytes offset, Bytes bytes) noexcept;
 
-/// Executes a checked move in the calling thread. With `catch_faults` a page that cannot be read or
-/// written is an answer rather than a signal (see fault_guard.hpp for the limits). `cache` is
+/// Executes a checked move in the calling thread. A page that cannot be read or written
+/// is an answer rather than a signal (see fault_guard.hpp for the limits). `cache` is
 /// reader_soon or streaming.
-[[nodiscard]] Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept;
+[[nodiscard]] Executed execute(const Move& move, CacheUse cache) noexcept;
 
 /// The same unit by unit, until it ends or `cancelled` asks it to end (Cause::cancelled). That is
 /// read relaxed: no data comes with it.
-[[nodiscard]] Executed execute_in_units(const Move& move, CacheUse cache, bool catch_faults,
+[[nodiscard]] Executed execute_in_units(const Move& move, CacheUse cache,
                                         const std::atomic<bool>& cancelled) noexcept;
 
 /// `move.cache`; if it is `automatic`, by size.

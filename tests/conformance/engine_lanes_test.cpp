@@ -262,7 +262,6 @@ TEST_P(EngineLanes, AnExplanationNamesAnEngineAndItsReasons) {
   EXPECT_NE(explanation.cache, CacheUse::automatic);
   EXPECT_FALSE(engine_->name().empty());
   EXPECT_FALSE(engine_->capabilities().kinds.empty());
-  EXPECT_GT(engine_->cost().of(Bytes{1} << 30).count(), 0);
 }
 
 INSTANTIATE_TEST_SUITE_P(Lanes, EngineLanes, testing::ValuesIn(kEngines), name_of);

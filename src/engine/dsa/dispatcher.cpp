@@ -492,7 +492,7 @@ void Dispatcher::perform(Chore& chore) const noexcept {
     chore.populated = populate_all(part.move);
     return;
   }
-  const gantry::Executed executed = execute(part.move, part.cache, true);
+  const gantry::Executed executed = execute(part.move, part.cache);
   chore.done = executed.bytes_done;
   chore.cause = executed.cause;
   chore.fault_address = executed.fault_address;

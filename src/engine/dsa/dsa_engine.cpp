@@ -107,11 +107,6 @@ class DsaEngineOfQueue final : public DsaEngine,
 
   std::string_view name() const noexcept override { return name_; }
   Capabilities capabilities() const override;
-  Limits limits() const noexcept override;
-  Cost cost() const noexcept override {
-    const Dispatcher* mine = ours();
-    return mine != nullptr ? mine->cost() : Cost{};
-  }
   Bytes load() const noexcept override {
     const Dispatcher* mine = ours();
     return mine != nullptr ? mine->load() : 0;
@@ -145,10 +140,7 @@ class DsaEngineOfQueue final : public DsaEngine,
 };
 
 Capabilities DsaEngineOfQueue::capabilities() const {
-  Capabilities capabilities{.moves_itself = options_.helper,
-                            .uses_callers_cpu = false,
-                            .cache_control = true,
-                            .kinds = {}};
+  Capabilities capabilities{options_.helper, {}, kLine};
   const Dispatcher* mine = ours();
   for (std::size_t i = 0; i < kMoveKinds; ++i) {
     const auto kind = static_cast<Move::Kind>(i);
@@ -156,12 +148,6 @@ Capabilities DsaEngineOfQueue::capabilities() const {
     if (mine == nullptr || !mine->refuses(kind)) capabilities.kinds.push_back(kind);
   }
   return capabilities;
-}
-
-gantry::Limits DsaEngineOfQueue::limits() const noexcept {
-  return {.max_move_bytes = traits_.max_transfer_bytes,
-          .max_batch = std::max<std::size_t>(traits_.max_batch, 1),
-          .alignment = kLine};
 }
 
 // Of several threads one wins; the others close their queues again.

@@ -35,7 +35,6 @@ TEST(DsaEngine, LargeMovesAreCutAndTheirBodyIsAligned) {
     EXPECT_LE(seen.size, 8192u);
     EXPECT_EQ(seen.destination % 64, 0u);
   }
-  EXPECT_EQ(rig.engine->limits().max_move_bytes, 8192u);
 }
 
 TEST(DsaEngine, TheCacheFlagFollowsTheReader) {

@@ -24,10 +24,9 @@ class InlineEngine final : public Engine, public std::enable_shared_from_this<In
   std::string_view name() const noexcept override { return "inline"; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {false, true, true, {copy, fill, reshape}};
+    return {false, {copy, fill, reshape}, 64};
   }
-  Limits limits() const noexcept override { return {0, 0, 64}; }
-  Cost cost() const noexcept override { return {std::chrono::nanoseconds(50), rate_.get()}; }
+  [[nodiscard]] Cost cost() const noexcept { return {std::chrono::nanoseconds(50), rate_.get()}; }
   Bytes load() const noexcept override { return 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
   EngineReport report() const noexcept override { return counters_.report(); }
@@ -79,9 +78,8 @@ Completion InlineEngine::run(const Move& move, const std::atomic<bool>& cancelle
   constexpr Bytes kTimedFrom = Bytes{256} << 10;
   const CacheUse cache = cache_for(move);
   const std::uint64_t start = move.bytes >= kTimedFrom ? monotonic_ns() : 0;
-  const Executed executed = move.bytes <= kUnitBytes
-                                ? execute(move, cache, options_.catch_faults)
-                                : execute_in_units(move, cache, options_.catch_faults, cancelled);
+  const Executed executed =
+      move.bytes <= kUnitBytes ? execute(move, cache) : execute_in_units(move, cache, cancelled);
   if (start != 0 && executed.cause == Cause::none)
     rate_.learn(executed.bytes_done, monotonic_ns() - start);
   return counted(completion_of(executed, CopyEngine::inline_, cache));
@@ -123,8 +121,7 @@ Result<std::unique_ptr<Lane>> InlineEngine::open_lane(const LaneOptions& options
 }  // namespace
 
 Result<std::shared_ptr<Engine>> make_inline_engine(const InlineOptions& options) {
-  if (options.catch_faults && !install_fault_guard())
-    return fail_errno("installing the handler of page faults");
+  if (!install_fault_guard()) return fail_errno("installing the handler of page faults");
   return std::make_shared<InlineEngine>(options);
 }
 

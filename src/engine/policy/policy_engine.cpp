@@ -96,22 +96,22 @@ Result<void> EngineWatcher::start() {
   return {};
 }
 
-Result<void> EngineWatcher::add(int event, Watched& target) {
+Result<void> EngineWatcher::add(int event, PolicyLane& lane) {
   if (!fork_guard_.is_this()) return fail(Code::closed, "watching lanes: this is a forked child");
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) GANTRY_TRY(start());
   GANTRY_TRY(watch(epoll_.get(), event));
   return guarded([&]() -> Result<void> {
-    targets_[event] = &target;
+    lanes_[event] = &lane;
     return {};
   });
 }
 
-void EngineWatcher::remove(Watched& target) noexcept {
+void EngineWatcher::remove(PolicyLane& lane) noexcept {
   if (!fork_guard_.is_this()) return;  // the parent goes on listening
   const std::lock_guard lock(mutex_);
-  std::erase_if(targets_, [&](const auto& watched) {
-    if (watched.second != &target) return false;
+  std::erase_if(lanes_, [&](const auto& watched) {
+    if (watched.second != &lane) return false;
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.first, nullptr);
     return true;
   });
@@ -122,8 +122,8 @@ void EngineWatcher::remove(Watched& target) noexcept {
 bool EngineWatcher::ring_of(int event) noexcept {
   if (event == stop_.get()) return false;
   const std::lock_guard lock(mutex_);
-  const auto found = targets_.find(event);
-  if (found == targets_.end()) return true;
+  const auto found = lanes_.find(event);
+  if (found == lanes_.end()) return true;
   drain(event);
   found->second->look();
   return true;
@@ -150,14 +150,16 @@ PolicyEngine::PolicyEngine(std::vector<std::shared_ptr<Engine>> engines, Calibra
 PolicyEngine::~PolicyEngine() = default;
 
 Capabilities PolicyEngine::capabilities() const {
-  return {false, true, true, engines_.front()->capabilities().kinds};
+  return engines_.front()->capabilities();
 }
 
 std::vector<Member> PolicyEngine::members() const {
   std::vector<Member> members;
-  for (const auto& engine : engines_)
-    members.push_back({std::string(engine->name()), kind_of(engine->name()),
-                       engine->capabilities().kinds, engine->limits().alignment});
+  for (const auto& engine : engines_) {
+    Capabilities able = engine->capabilities();
+    members.push_back({std::string(engine->name()), kind_of(engine->name()), std::move(able.kinds),
+                       able.alignment});
+  }
   return members;
 }
 

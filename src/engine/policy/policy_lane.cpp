@@ -90,7 +90,7 @@ Result<Ticket> PolicyLane::slow_submit_small(const Move& move, SubmitMode mode) 
   const CacheUse cache = engine_->policy().cache_for(move);
   Completion unwanted;
   Completion& completion = move.completion != nullptr ? *move.completion : unwanted;
-  complete(completion, execute(move, cache, true), CopyEngine::inline_, cache);
+  complete(completion, execute(move, cache), CopyEngine::inline_, cache);
   counters_.count_alone(completion);
   progress_.retire_at_once(completion.outcome);
   const Ticket ticket = give(1);
@@ -150,8 +150,7 @@ void PolicyLane::start(Entry& entry, SubmitMode mode, std::uint64_t cancels, Loc
     Move move = entry.move;
     const std::size_t engine = choose(move, mode);
     if (refused_[engine] || (engine == 0 && move.bytes <= kUnitBytes)) {
-      entry.completion =
-          completion_of(execute(move, move.cache, true), CopyEngine::inline_, move.cache);
+      entry.completion = completion_of(execute(move, move.cache), CopyEngine::inline_, move.cache);
       entry.state = State::over;
       return;
     }

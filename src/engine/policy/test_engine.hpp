@@ -37,10 +37,8 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
   std::string_view name() const noexcept override { return name_; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {true, false, true, {copy, fill, reshape}};
+    return {true, {copy, fill, reshape}};
   }
-  Limits limits() const noexcept override { return {}; }
-  Cost cost() const noexcept override { return {}; }
   Bytes load() const noexcept override { return load_.load(); }
   EngineReport report() const noexcept override { return counters_.report(); }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
@@ -142,7 +140,7 @@ inline void GatedEngine::work() {
     } else {
       lock.unlock();
       const CacheUse cache = resolve_cache(job.move, Bytes{1} << 40);
-      completion = completion_of(execute(job.move, cache, true), kind_, cache);
+      completion = completion_of(execute(job.move, cache), kind_, cache);
       lock.lock();
     }
     counters_.count(completion);

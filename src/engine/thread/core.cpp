@@ -58,7 +58,6 @@ ThreadCore::ThreadCore(const ThreadOptions& options, NodeGroups::NodeOf node_of)
     : groups_(options.workers, node_of),
       streaming_from_(options.streaming_from != 0 ? options.streaming_from
                                                   : std::numeric_limits<Bytes>::max()),
-      catch_faults_(options.catch_faults),
       helping_gain_(options.helping_gain),
       scheduler_(groups_.count()) {}
 
@@ -193,7 +192,7 @@ Unit ThreadCore::take(LaneEntry& lane, Ticket last) noexcept {
 
 ThreadCore::Ran ThreadCore::run(const Unit& unit) const noexcept {
   const std::uint64_t begin_ns = monotonic_ns();
-  const Executed executed = execute_unit(unit, catch_faults_);
+  const Executed executed = execute_unit(unit);
   return {executed, monotonic_ns() - begin_ns};
 }
 

@@ -176,7 +176,6 @@ class ThreadCore {
   const ForkGuard fork_guard_;
   const NodeGroups groups_;
   const Bytes streaming_from_;
-  const bool catch_faults_;
   const double helping_gain_;
   RateEstimate rate_;
   EngineCounters counters_;
