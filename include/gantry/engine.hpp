@@ -44,7 +44,7 @@ enum class Cause : std::uint8_t {
   none,        ///< The move did not fail, or has not ended.
   unreadable,  ///< A source page is not mapped, not readable, or beyond the end of its file.
   unwritable,  ///< A destination page is not mapped, not writable, or beyond the end of its file.
-  cancelled,   ///< Ended by Lane::cancel() or Engine::stop().
+  cancelled,   ///< Ended by Lane::cancel().
   device,      ///< The engine's device failed, and no other engine could continue.
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Cause cause) noexcept;
@@ -175,7 +175,7 @@ class GANTRY_API Lane {
   /// Takes all moves of the batch or none. Returns the ticket of the last move; the other moves
   /// have the numbers before it. An empty batch returns the ticket of the latest move. Errors:
   /// `invalid_argument` (null or overlapping ranges, with the addresses; a batch beyond the lane's
-  /// depth), `busy` (full, with Full::refuse), `closed` (the engine was stopped).
+  /// depth), `busy` (full, with Full::refuse), `closed` (opened before fork()).
   [[nodiscard]] virtual Result<Ticket> submit(std::span<const Move> batch,
                                               SubmitMode mode = SubmitMode::queued) = 0;
   [[nodiscard]] Result<Ticket> submit(const Move& move, SubmitMode mode = SubmitMode::queued) {
@@ -212,18 +212,10 @@ class GANTRY_API Lane {
 
 /// Abilities of an engine.
 struct Capabilities {
-  bool moves_itself = false;     ///< Moves make progress without poll() by their submitter.
-  bool uses_callers_cpu = true;  ///< A move uses the submitter's CPU time.
-  bool cache_control = true;     ///< Obeys Move::cache.
+  bool moves_itself = false;  ///< Moves make progress without poll() by their submitter.
   /// Kinds that the engine itself executes; the caller's CPU executes the others.
   std::vector<Move::Kind> kinds;
-};
-
-/// Limits of an engine's requests.
-struct Limits {
-  Bytes max_move_bytes = 0;   ///< Most bytes of one request to the device; larger moves are split.
-  std::size_t max_batch = 0;  ///< Most requests submitted at once. 0: no limit.
-  Bytes alignment = 1;        ///< Fastest alignment, in bytes.
+  Bytes alignment = 1;  ///< Fastest alignment, in bytes.
 };
 
 /// Time of an undisturbed move: start + bytes / rate.
@@ -258,12 +250,6 @@ struct EngineReport {
 /// Executes moves. Any thread may call every member.
 class GANTRY_API Engine {
  public:
-  /// Treatment of moves that were taken but have not begun.
-  enum class Stop : std::uint8_t {
-    drain,   ///< Submitted moves are completed first.
-    cancel,  ///< As Lane::cancel() on every lane.
-  };
-
   Engine() = default;
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
@@ -273,20 +259,13 @@ class GANTRY_API Engine {
   [[nodiscard]] virtual std::string_view name() const noexcept = 0;
   /// Abilities on this machine.
   [[nodiscard]] virtual Capabilities capabilities() const = 0;
-  /// Limits of requests.
-  [[nodiscard]] virtual Limits limits() const noexcept = 0;
-  /// Cost learned from the engine's moves; before the first move, a published or calibrated value.
-  [[nodiscard]] virtual Cost cost() const noexcept = 0;
   /// Bytes accepted and not yet done.
   [[nodiscard]] virtual Bytes load() const noexcept = 0;
 
   /// Opens a lane, which keeps its engine alive. Errors: `invalid_argument` (depth 0 or above
-  /// kMaxLaneDepth), `closed` (stopped), `out_of_memory`.
+  /// kMaxLaneDepth), `closed` (a forked child of the engine's process), `out_of_memory`.
   [[nodiscard]] virtual Result<std::unique_ptr<Lane>> open_lane(
       const LaneOptions& options = {}) = 0;
-
-  /// Stops the engine permanently. When it returns, every move has ended; later moves are refused.
-  virtual void stop(Stop how) noexcept = 0;
 
   /// Counters so far.
   [[nodiscard]] virtual EngineReport report() const noexcept = 0;

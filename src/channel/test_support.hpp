@@ -46,11 +46,8 @@ class PlainEngine : public Engine {
  public:
   std::string_view name() const noexcept override { return "plain"; }
   Capabilities capabilities() const override { return {}; }
-  Limits limits() const noexcept override { return {}; }
-  Cost cost() const noexcept override { return {}; }
   Bytes load() const noexcept override { return 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions&) override;
-  void stop(Stop) noexcept override {}
   EngineReport report() const noexcept override { return {}; }
 };
 
@@ -59,7 +56,7 @@ class PlainLane : public LaneBase {
   using Lane::submit;
   Result<Ticket> submit(std::span<const Move> batch, SubmitMode) override {
     for (const Move& move : batch) {
-      const Executed executed = execute(move, CacheUse::reader_soon, true);
+      const Executed executed = execute(move, CacheUse::reader_soon);
       const Completion completion =
           completion_of(executed, CopyEngine::inline_, CacheUse::reader_soon);
       if (move.completion != nullptr) *move.completion = completion;

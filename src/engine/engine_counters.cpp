@@ -67,8 +67,4 @@ Completion not_begun(const Move& move, CopyEngine engine, Cause cause) noexcept 
   return completion;
 }
 
-tl::unexpected<Error> fail_stopped(std::string_view engine) {
-  return fail(Code::closed, fmt::format("the {} engine was stopped", engine));
-}
-
 }  // namespace gantry

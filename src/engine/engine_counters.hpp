@@ -77,6 +77,5 @@ void complete(Completion& completion, const Executed& executed, CopyEngine engin
                                        CacheUse cache) noexcept;
 /// The outcome of a move that did not begin.
 [[nodiscard]] Completion not_begun(const Move& move, CopyEngine engine, Cause cause) noexcept;
-[[nodiscard]] tl::unexpected<Error> fail_stopped(std::string_view engine);
 
 }  // namespace gantry

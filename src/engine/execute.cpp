@@ -126,42 +126,38 @@ Move part_of(const Move& move, Bytes offset, Bytes bytes) noexcept {
 
 namespace {
 
-Executed slow_execute(const Move& move, CacheUse cache, bool catch_faults) noexcept {
+Executed slow_execute(const Move& move, CacheUse cache) noexcept {
   Work work{&move, cache};
-  if (!catch_faults) {
-    run(&work);
-  } else {
-    const Touched ranges = touched_by(move);
-    Fault fault;
-    if (!catch_fault({ranges.all.data(), ranges.count}, run, &work, fault))
-      return slow_after_fault(move, cache, ranges, fault);
-  }
+  const Touched ranges = touched_by(move);
+  Fault fault;
+  if (!catch_fault({ranges.all.data(), ranges.count}, run, &work, fault))
+    return slow_after_fault(move, cache, ranges, fault);
   return {work.done};
 }
 
 }  // namespace
 
-Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept {
+Executed execute(const Move& move, CacheUse cache) noexcept {
   if (move.bytes == 0) return {};  // null is allowed then
-  if (catch_faults && move.kind == Move::Kind::copy && cache != CacheUse::streaming &&
+  if (move.kind == Move::Kind::copy && cache != CacheUse::streaming &&
       copy_guarded(move.destination, move.source, move.bytes)) [[likely]]
     return {move.bytes};
-  if (move.kind != Move::Kind::reshape) return slow_execute(move, cache, catch_faults);
+  if (move.kind != Move::Kind::reshape) return slow_execute(move, cache);
   const shape::FloatMode mode;  // outside of what a missing page leaves by a jump
-  return slow_execute(move, cache, catch_faults);
+  return slow_execute(move, cache);
 }
 
-Executed execute_in_units(const Move& move, CacheUse cache, bool catch_faults,
-                          const CancelRequests& requests) noexcept {
+Executed execute_in_units(const Move& move, CacheUse cache,
+                          const std::atomic<bool>& cancelled) noexcept {
   Executed whole;
   do {
-    if (requests.any()) {
+    if (cancelled.load(std::memory_order_relaxed)) {  // a request
       whole.cause = Cause::cancelled;
       return whole;
     }
     const Bytes left = move.bytes - whole.bytes_done;
     const Executed unit =
-        execute(part_of(move, whole.bytes_done, std::min(kUnitBytes, left)), cache, catch_faults);
+        execute(part_of(move, whole.bytes_done, std::min(kUnitBytes, left)), cache);
     whole.bytes_done += unit.bytes_done;
     whole.cause = unit.cause;
     whole.fault_address = unit.fault_address;

@@ -19,23 +19,15 @@ struct Executed {
 /// The part [offset, offset + bytes) of a move as a move of its own.
 [[nodiscard]] Move part_of(const Move& move, Bytes offset, Bytes bytes) noexcept;
 
-/// Executes a checked move in the calling thread. With `catch_faults` a page that cannot be read or
-/// written is an answer rather than a signal (see fault_guard.hpp for the limits). `cache` is
+/// Executes a checked move in the calling thread. A page that cannot be read or written
+/// is an answer rather than a signal (see fault_guard.hpp for the limits). `cache` is
 /// reader_soon or streaming.
-[[nodiscard]] Executed execute(const Move& move, CacheUse cache, bool catch_faults) noexcept;
+[[nodiscard]] Executed execute(const Move& move, CacheUse cache) noexcept;
 
-/// Requests to end a move early; both must outlive it. Relaxed: no data comes with them.
-struct CancelRequests {
-  const std::atomic<bool>& of_lane;
-  const std::atomic<bool>& of_engine;
-  [[nodiscard]] bool any() const noexcept {
-    return of_lane.load(std::memory_order_relaxed) || of_engine.load(std::memory_order_relaxed);
-  }
-};
-
-/// The same unit by unit, until it ends or is asked to end (Cause::cancelled).
-[[nodiscard]] Executed execute_in_units(const Move& move, CacheUse cache, bool catch_faults,
-                                        const CancelRequests& requests) noexcept;
+/// The same unit by unit, until it ends or `cancelled` asks it to end (Cause::cancelled). That is
+/// read relaxed: no data comes with it.
+[[nodiscard]] Executed execute_in_units(const Move& move, CacheUse cache,
+                                        const std::atomic<bool>& cancelled) noexcept;
 
 /// `move.cache`; if it is `automatic`, by size.
 [[nodiscard]] CacheUse resolve_cache(const Move& move, Bytes streaming_from) noexcept;

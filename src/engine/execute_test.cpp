@@ -18,10 +18,10 @@ TEST(Execute, PartsMakeTheWhole) {
   std::vector<std::byte> whole(10'000), parts(10'000);
   const Move one = Move::fill(whole, 0x0123'4567'89ab'cdefu);
   const Move other = Move::fill(parts, 0x0123'4567'89ab'cdefu);
-  EXPECT_EQ(execute(one, CacheUse::reader_soon, false).bytes_done, whole.size());
+  EXPECT_EQ(execute(one, CacheUse::reader_soon).bytes_done, whole.size());
   Bytes at = 0;
   for (const Bytes size : {1ul, 13ul, 4096ul, 777ul, 5113ul}) {
-    EXPECT_EQ(execute(part_of(other, at, size), CacheUse::streaming, false).bytes_done, size);
+    EXPECT_EQ(execute(part_of(other, at, size), CacheUse::streaming).bytes_done, size);
     at += size;
   }
   EXPECT_EQ(at, parts.size());
@@ -31,13 +31,11 @@ TEST(Execute, PartsMakeTheWhole) {
 TEST(Execute, ACancelledMoveDoesNotBeginAnotherUnit) {
   const auto source = mixed_bytes(2 * kUnitBytes);
   std::vector<std::byte> copy(source.size());
-  const std::atomic<bool> yes{true}, no{false};
-  for (const CancelRequests& requests : {CancelRequests{yes, no}, CancelRequests{no, yes}}) {
-    const Executed executed =
-        execute_in_units(Move::copy(copy, source), CacheUse::reader_soon, true, requests);
-    EXPECT_EQ(executed.cause, Cause::cancelled);
-    EXPECT_EQ(executed.bytes_done, 0u);
-  }
+  const std::atomic<bool> cancelled{true};
+  const Executed executed =
+      execute_in_units(Move::copy(copy, source), CacheUse::reader_soon, cancelled);
+  EXPECT_EQ(executed.cause, Cause::cancelled);
+  EXPECT_EQ(executed.bytes_done, 0u);
   EXPECT_EQ(copy, std::vector<std::byte>(source.size()));
 }
 

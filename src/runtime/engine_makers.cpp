@@ -13,8 +13,7 @@ namespace {
 using enum Move::Kind;
 
 LazyEngine::Facts thread_facts() {
-  return {
-      "thread", {true, false, true, {copy, fill}}, {0, 0, 64}, {std::chrono::microseconds(5), 8}};
+  return {"thread", {true, {copy, fill}, 64}};
 }
 
 Result<std::shared_ptr<Engine>> make_thread(const Calibration& calibration) {

@@ -13,8 +13,6 @@ class LazyEngine final : public Engine {
   struct Facts {
     std::string_view name;
     Capabilities capabilities;
-    Limits limits;
-    Cost cost;
   };
   using Make = std::function<Result<std::shared_ptr<Engine>>()>;
   LazyEngine(Facts facts, Make make) : facts_(std::move(facts)), make_(std::move(make)) {}
@@ -23,11 +21,8 @@ class LazyEngine final : public Engine {
   Capabilities capabilities() const override {
     return made() ? made()->capabilities() : facts_.capabilities;
   }
-  Limits limits() const noexcept override { return made() ? made()->limits() : facts_.limits; }
-  Cost cost() const noexcept override { return made() ? made()->cost() : facts_.cost; }
   Bytes load() const noexcept override { return made() ? made()->load() : 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
-  void stop(Stop how) noexcept override;
   EngineReport report() const noexcept override {
     return made() ? made()->report() : EngineReport{};
   }
@@ -44,7 +39,6 @@ class LazyEngine final : public Engine {
   Make make_;
   std::mutex mutex_;
   std::optional<Result<std::shared_ptr<Engine>>> engine_;
-  bool stopped_ = false;                // under the lock
   std::atomic<Engine*> made_{nullptr};  // pair [M]: the engine is complete before it is shown
 };
 

@@ -14,10 +14,7 @@ namespace {
 using enum Move::Kind;
 
 LazyEngine::Facts dsa_facts() {
-  return {"dsa",
-          {true, false, true, {copy, fill}},
-          {0, 0, 64},
-          {std::chrono::nanoseconds(1200), 30}};  // as published for Sapphire Rapids
+  return {"dsa", {true, {copy, fill}, 64}};
 }
 
 Result<std::shared_ptr<Engine>> make_dsa(const Calibration& calibration) {

@@ -80,9 +80,15 @@ Dispatcher::Dispatcher(std::unique_ptr<WorkQueue> queue, const DsaOptions& optio
 }
 
 // A batch answers after the last of its parts, perhaps after the last move was over and its lane
-// gone; until then the device may write its record. No other thread is here any more.
+// gone; until then the device may write its record. No lane is here any more.
 Dispatcher::~Dispatcher() {
-  stop(Engine::Stop::drain);
+  {
+    const std::lock_guard lock(mutex_);
+    GANTRY_ASSERT(unfinished_ == 0);
+    ending_ = true;
+  }
+  wake_.notify_all();
+  if (helper_.joinable()) helper_.join();
   if (failed_) return;  // closed, or its records left to it
   const Deadline deadline = Deadline::after(options_.time_limit);
   for (unsigned turns = 0; flights_.has_batches(); ++turns) {
@@ -96,17 +102,21 @@ Dispatcher::~Dispatcher() {
   }
 }
 
-Result<void> Dispatcher::add(PendingMoves& moves) {
+void Dispatcher::add(PendingMoves& moves) {
   const std::lock_guard lock(mutex_);
-  if (stopping_) return tl::unexpected(engine_stopped());
   lanes_.push_back(&moves);
-  return {};
 }
 
+// When nothing of the lane is unfinished.
 void Dispatcher::remove(PendingMoves& moves) noexcept {
-  drain(&moves);
-  const std::lock_guard lock(mutex_);
-  lanes_.erase(std::find(lanes_.begin(), lanes_.end(), &moves));
+  for (unsigned turns = 0;; ++turns) {
+    if (pump()) turns = 0;
+    if (const std::lock_guard lock(mutex_); moves.count() == 0) {
+      lanes_.erase(std::find(lanes_.begin(), lanes_.end(), &moves));
+      return;
+    }
+    idle_turn(turns);
+  }
 }
 
 void Dispatcher::take(PendingMoves& moves, std::span<const Move> batch, SubmitMode mode) {
@@ -149,40 +159,11 @@ bool Dispatcher::pump_locked(std::unique_lock<std::mutex>& lock) noexcept {
   return worked || before != report_.moves + counts_.to_cpu + flights_.counts().descriptors;
 }
 
-void Dispatcher::drain(const PendingMoves* moves) noexcept {
-  for (unsigned turns = 0;; ++turns) {
-    if (pump()) turns = 0;
-    {
-      const std::lock_guard lock(mutex_);
-      if (moves != nullptr ? moves->count() == 0 : unfinished_ == 0) return;
-    }
-    idle_turn(turns);
-  }
-}
-
-void Dispatcher::cancel(PendingMoves* moves) noexcept {
+void Dispatcher::cancel(PendingMoves& moves) noexcept {
   const std::lock_guard lock(mutex_);
-  for (PendingMoves* lane : lanes_)
-    if (moves == nullptr || lane == moves) lane->cancel();
+  moves.cancel();
   changed_ = true;
   if (unfinished_ > 0) kick();
-}
-
-void Dispatcher::stop(Engine::Stop how) noexcept {
-  {
-    const std::lock_guard lock(mutex_);
-    stopping_ = true;
-  }
-  if (how == Engine::Stop::cancel) cancel(nullptr);
-  drain();
-  std::thread helper;
-  {
-    const std::lock_guard lock(mutex_);
-    ending_ = true;
-    helper.swap(helper_);
-  }
-  wake_.notify_all();
-  if (helper.joinable()) helper.join();
 }
 
 // ---- time ----------------------------------------------------------------------------------
@@ -253,7 +234,7 @@ void Dispatcher::learn(const Flights::Landed& landed, Bytes bytes, bool alone) n
 // ---- the helper ----------------------------------------------------------------------------
 
 Result<void> Dispatcher::start_helper() {
-  if (helper_.joinable() || ending_) return {};
+  if (helper_.joinable()) return {};
   GANTRY_ASSIGN(helper_, start_thread("the dsa engine's thread", [this] { help(); }));
   return {};
 }
@@ -511,7 +492,7 @@ void Dispatcher::perform(Chore& chore) const noexcept {
     chore.populated = populate_all(part.move);
     return;
   }
-  const gantry::Executed executed = execute(part.move, part.cache, true);
+  const gantry::Executed executed = execute(part.move, part.cache);
   chore.done = executed.bytes_done;
   chore.cause = executed.cause;
   chore.fault_address = executed.fault_address;

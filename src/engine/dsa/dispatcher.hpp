@@ -13,10 +13,6 @@
 
 namespace gantry::dsa {
 
-[[nodiscard]] inline Error engine_stopped() {
-  return {Code::closed, "the dsa engine was stopped", {}};
-}
-
 /// Cuts the lanes' moves into parts, hands them to the device in turn, and sees each to its end.
 /// Everything happens in pump(), called by whoever polls, or by the helper thread. There is one
 /// lock; slow work (a part done by the CPU, pages made present, closing the queue) is done without
@@ -36,28 +32,24 @@ class Dispatcher {
   [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
   [[nodiscard]] const WorkQueue& queue() const noexcept { return *queue_; }
 
-  /// Adds a lane's moves, until remove(). Errors: `closed`.
-  Result<void> add(PendingMoves& moves);
+  /// Adds a lane's moves, until remove().
+  void add(PendingMoves& moves);
   void remove(PendingMoves& moves) noexcept;
 
-  /// `give(count)` is called with the lock held. Nothing: there is no room. Errors: `closed`.
+  /// `give(count)` is called with the lock held. Nothing: there is no room.
   template <class Give>
-  Result<std::optional<Ticket>> submit(PendingMoves& moves, std::span<const Move> batch,
-                                       SubmitMode mode, Give give) {
+  std::optional<Ticket> submit(PendingMoves& moves, std::span<const Move> batch, SubmitMode mode,
+                               Give give) {
     const std::lock_guard lock(mutex_);
-    if (stopping_) return tl::unexpected(engine_stopped());
-    if (moves.room() < batch.size()) return std::optional<Ticket>{};
+    if (moves.room() < batch.size()) return {};
     const Ticket last = give(batch.size());
     take(moves, batch, mode);
-    return std::optional(last);
+    return last;
   }
 
   /// Does what there is to do, but at most one part of it by the CPU. False: there is nothing.
   bool pump() noexcept;
-  /// Pumps until the lane has nothing unfinished (null: all lanes), or there is room.
-  void drain(const PendingMoves* moves = nullptr) noexcept;
-  void cancel(PendingMoves* moves) noexcept;  ///< Null: all.
-  void stop(Engine::Stop how) noexcept;
+  void cancel(PendingMoves& moves) noexcept;
   Result<void> watch();
 
   [[nodiscard]] std::chrono::nanoseconds left(const PendingMoves& moves,
@@ -140,7 +132,6 @@ class Dispatcher {
   bool changed_ = false;  // a move may have ended
   bool halting_ = false;
   bool failed_ = false;
-  bool stopping_ = false;
   bool watched_ = false;
   bool wanted_ = false;  // the helper is needed
   bool helper_idle_ = false;

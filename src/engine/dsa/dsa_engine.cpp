@@ -22,49 +22,22 @@ class DsaLane final : public LaneBase {
       : engine_(std::move(engine)),
         dispatcher_(dispatcher),
         options_(options),
-        moves_(options.depth, progress()) {}
+        moves_(options.depth, progress()) {
+    dispatcher_.add(moves_);
+  }
   ~DsaLane() override {
     if (!dispatcher_.is_ours())
       disown();
-    else if (added_)
+    else
       dispatcher_.remove(moves_);
   }
   DsaLane(const DsaLane&) = delete;
   DsaLane& operator=(const DsaLane&) = delete;
 
-  Result<void> enter() {
-    GANTRY_TRY(dispatcher_.add(moves_));
-    added_ = true;
-    return {};
-  }
-
   using Lane::submit;
-  Result<Ticket> submit(std::span<const Move> batch, SubmitMode mode) override {
-    if (!dispatcher_.is_ours()) return tl::unexpected(forked());
-    GANTRY_TRY(check_batch(batch, options_.depth));
-    for (;;) {
-      GANTRY_ASSIGN(const auto ticket,
-                    dispatcher_.submit(moves_, batch, mode,
-                                       [this](std::size_t n) { return give_tickets(n); }));
-      if (ticket) {
-        dispatcher_.pump();
-        return *ticket;
-      }
-      if (options_.full == LaneOptions::Full::refuse)
-        return fail(Code::busy, fmt::format("the lane holds {} moves already", options_.depth),
-                    "wait for one to end, or open the lane with more depth");
-      if (!dispatcher_.pump()) cpu_relax();
-    }
-  }
-
-  std::size_t poll() override {
-    const std::uint64_t before = progress().ended();
-    dispatcher_.is_ours() ? static_cast<void>(dispatcher_.pump()) : disown();
-    return static_cast<std::size_t>(progress().ended() - before);
-  }
-  void cancel() noexcept override {
-    dispatcher_.is_ours() ? dispatcher_.cancel(&moves_) : disown();
-  }
+  Result<Ticket> submit(std::span<const Move> batch, SubmitMode mode) override;
+  std::size_t poll() override;
+  void cancel() noexcept override { dispatcher_.is_ours() ? dispatcher_.cancel(moves_) : disown(); }
   Explanation explain(const Move& move, SubmitMode mode) const override;
 
  private:
@@ -90,9 +63,31 @@ class DsaLane final : public LaneBase {
   Dispatcher& dispatcher_;
   const LaneOptions options_;
   PendingMoves moves_;
-  bool added_ = false;
   std::atomic_flag disowned_;
 };
+
+Result<Ticket> DsaLane::submit(std::span<const Move> batch, SubmitMode mode) {
+  if (!dispatcher_.is_ours()) return tl::unexpected(forked());
+  GANTRY_TRY(check_batch(batch, options_.depth));
+  for (;;) {
+    const auto ticket = dispatcher_.submit(
+        moves_, batch, mode, [this](std::size_t count) { return give_tickets(count); });
+    if (ticket) {
+      dispatcher_.pump();
+      return *ticket;
+    }
+    if (options_.full == LaneOptions::Full::refuse)
+      return fail(Code::busy, fmt::format("the lane holds {} moves already", options_.depth),
+                  "wait for one to end, or open the lane with more depth");
+    if (!dispatcher_.pump()) cpu_relax();
+  }
+}
+
+std::size_t DsaLane::poll() {
+  const std::uint64_t before = progress().ended();
+  dispatcher_.is_ours() ? static_cast<void>(dispatcher_.pump()) : disown();
+  return static_cast<std::size_t>(progress().ended() - before);
+}
 
 class DsaEngineOfQueue final : public DsaEngine,
                                public std::enable_shared_from_this<DsaEngineOfQueue> {
@@ -111,50 +106,12 @@ class DsaEngineOfQueue final : public DsaEngine,
   DsaEngineOfQueue& operator=(const DsaEngineOfQueue&) = delete;
 
   std::string_view name() const noexcept override { return name_; }
-  Capabilities capabilities() const override {
-    Capabilities capabilities{.moves_itself = options_.helper,
-                              .uses_callers_cpu = false,
-                              .cache_control = true,
-                              .kinds = {}};
-    const Dispatcher* mine = ours();
-    for (std::size_t i = 0; i < kMoveKinds; ++i) {
-      const auto kind = static_cast<Move::Kind>(i);
-      if (kind == Move::Kind::reshape) continue;  // the caller's CPU: see device_takes()
-      if (mine == nullptr || !mine->refuses(kind)) capabilities.kinds.push_back(kind);
-    }
-    return capabilities;
-  }
-
-  Limits limits() const noexcept override {
-    return {.max_move_bytes = traits_.max_transfer_bytes,
-            .max_batch = std::max<std::size_t>(traits_.max_batch, 1),
-            .alignment = kLine};
-  }
-  Cost cost() const noexcept override {
-    const Dispatcher* mine = ours();
-    return mine != nullptr ? mine->cost() : Cost{};
-  }
+  Capabilities capabilities() const override;
   Bytes load() const noexcept override {
     const Dispatcher* mine = ours();
     return mine != nullptr ? mine->load() : 0;
   }
-  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override {
-    GANTRY_TRY(check_lane(options));
-    return guarded([&]() -> Result<std::unique_ptr<Lane>> {
-      Dispatcher* mine = ours();
-      if (mine == nullptr) {
-        GANTRY_ASSIGN(mine, slow_reopen());
-      }
-      auto lane = std::make_unique<DsaLane>(shared_from_this(), *mine, options);
-      GANTRY_TRY(lane->enter());
-      return lane;
-    });
-  }
-
-  void stop(Stop how) noexcept override {
-    stopped_.store(true, std::memory_order_relaxed);  // only a child reads it, after fork()
-    if (Dispatcher* mine = ours()) mine->stop(how);
-  }
+  Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
   EngineReport report() const noexcept override {
     const Dispatcher* mine = ours();
     return mine != nullptr ? mine->report() : EngineReport{};
@@ -178,8 +135,6 @@ class DsaEngineOfQueue final : public DsaEngine,
   Result<Dispatcher*> slow_reopen() {
     Dispatcher* inherited = dispatcher_.load(std::memory_order_acquire);  // [D]
     if (inherited->is_ours()) return inherited;
-    if (stopped_.load(std::memory_order_relaxed))  // before the fork
-      return fail(Code::closed, "the dsa engine was stopped");
     GANTRY_ASSIGN(auto queue, inherited->queue().reopen());
     auto fresh = std::make_unique<Dispatcher>(std::move(queue), options_);
     if (!dispatcher_.compare_exchange_strong(inherited, fresh.get(), std::memory_order_acq_rel,
@@ -191,9 +146,30 @@ class DsaEngineOfQueue final : public DsaEngine,
   const DsaOptions options_;
   const QueueTraits traits_;
   const std::string name_;
-  std::atomic<bool> stopped_{false};
   std::atomic<Dispatcher*> dispatcher_;  // [D]: made before it is seen
 };
+
+Capabilities DsaEngineOfQueue::capabilities() const {
+  Capabilities capabilities{options_.helper, {}, kLine};
+  const Dispatcher* mine = ours();
+  for (std::size_t i = 0; i < kMoveKinds; ++i) {
+    const auto kind = static_cast<Move::Kind>(i);
+    if (kind == Move::Kind::reshape) continue;  // the caller's CPU: see device_takes()
+    if (mine == nullptr || !mine->refuses(kind)) capabilities.kinds.push_back(kind);
+  }
+  return capabilities;
+}
+
+Result<std::unique_ptr<Lane>> DsaEngineOfQueue::open_lane(const LaneOptions& options) {
+  GANTRY_TRY(check_lane(options));
+  return guarded([&]() -> Result<std::unique_ptr<Lane>> {
+    Dispatcher* mine = ours();
+    if (mine == nullptr) {
+      GANTRY_ASSIGN(mine, slow_reopen());
+    }
+    return std::make_unique<DsaLane>(shared_from_this(), *mine, options);
+  });
+}
 
 std::string kind_and_way(const DsaCounts& counts) {
   return fmt::format("{}{}", to_string(counts.entrance), counts.simulated ? ", simulated" : "");

@@ -2,7 +2,6 @@
 
 #include <limits>
 #include <mutex>
-#include <thread>
 
 #include "base/clock.hpp"
 #include "base/os/fork.hpp"
@@ -25,28 +24,14 @@ class InlineEngine final : public Engine, public std::enable_shared_from_this<In
   std::string_view name() const noexcept override { return "inline"; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {false, true, true, {copy, fill, reshape}};
+    return {false, {copy, fill, reshape}, 64};
   }
-  Limits limits() const noexcept override { return {0, 0, 64}; }
-  Cost cost() const noexcept override { return {std::chrono::nanoseconds(50), rate_.get()}; }
+  [[nodiscard]] Cost cost() const noexcept { return {std::chrono::nanoseconds(50), rate_.get()}; }
   Bytes load() const noexcept override { return 0; }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
-  void stop(Stop how) noexcept override;
   EngineReport report() const noexcept override { return counters_.report(); }
 
-  [[nodiscard]] bool is_stopped() const noexcept {
-    return stopped_.load(std::memory_order_seq_cst);  // [P]
-  }
-  /// False: stopped. Otherwise stop() waits for leave().
-  bool enter() noexcept {
-    inside_.fetch_add(1, std::memory_order_seq_cst);  // [P]
-    if (!is_stopped()) [[likely]]
-      return true;
-    leave();
-    return false;
-  }
-  void leave() noexcept { inside_.fetch_sub(1, std::memory_order_release); }  // [Q]
-  Completion run(const Move& move, const std::atomic<bool>& cancelled_lane) noexcept;
+  Completion run(const Move& move, const std::atomic<bool>& cancelled) noexcept;
   [[nodiscard]] CacheUse cache_for(const Move& move) const noexcept {
     return resolve_cache(move, options_.streaming_from);
   }
@@ -57,15 +42,9 @@ class InlineEngine final : public Engine, public std::enable_shared_from_this<In
     return completion;
   }
 
-  const ForkGuard fork_guard_;
   InlineOptions options_;
   EngineCounters counters_;
   LearnedRate rate_;
-  // Pair [P]: a submitter counts itself, then looks whether the engine was stopped; stop() says so,
-  // then looks at the count. One of the two sees the other. Pair [Q]: what was done inside.
-  std::atomic<bool> stopped_{false};
-  std::atomic<bool> cancelled_{false};
-  std::atomic<unsigned> inside_{0};
 };
 
 class InlineLane final : public LaneBase {
@@ -92,26 +71,15 @@ class InlineLane final : public LaneBase {
   std::mutex mutex_;                    // one submit() at a time executes and retires
 };
 
-// Submitters inside are executing, on a CPU, for the time of a few moves; there is nothing to sleep
-// on.
-void InlineEngine::stop(Stop how) noexcept {
-  if (how == Stop::cancel) cancelled_.store(true, std::memory_order_relaxed);  // a request
-  stopped_.store(true, std::memory_order_seq_cst);                             // [P]
-  // Submitters that a forked child has inherited as being inside are the parent's.
-  while (fork_guard_.is_this() && inside_.load(std::memory_order_seq_cst) != 0)  // [P] [Q]
-    std::this_thread::yield();
-}
-
-Completion InlineEngine::run(const Move& move, const std::atomic<bool>& cancelled_lane) noexcept {
-  const CancelRequests requests{cancelled_lane, cancelled_};
-  if (requests.any()) return counted(not_begun(move, CopyEngine::inline_, Cause::cancelled));
+Completion InlineEngine::run(const Move& move, const std::atomic<bool>& cancelled) noexcept {
+  if (cancelled.load(std::memory_order_relaxed))  // a request
+    return counted(not_begun(move, CopyEngine::inline_, Cause::cancelled));
   // For smaller moves the clock would cost more than it tells.
   constexpr Bytes kTimedFrom = Bytes{256} << 10;
   const CacheUse cache = cache_for(move);
   const std::uint64_t start = move.bytes >= kTimedFrom ? monotonic_ns() : 0;
-  const Executed executed = move.bytes <= kUnitBytes
-                                ? execute(move, cache, options_.catch_faults)
-                                : execute_in_units(move, cache, options_.catch_faults, requests);
+  const Executed executed =
+      move.bytes <= kUnitBytes ? execute(move, cache) : execute_in_units(move, cache, cancelled);
   if (start != 0 && executed.cause == Cause::none)
     rate_.learn(executed.bytes_done, monotonic_ns() - start);
   return counted(completion_of(executed, CopyEngine::inline_, cache));
@@ -122,7 +90,6 @@ Result<Ticket> InlineLane::submit(std::span<const Move> batch, SubmitMode) {
   if (!fork_guard_.is_this()) [[unlikely]]
     return fail(Code::closed, "this lane of the inline engine was opened before fork()",
                 "open another one in the child");
-  if (!engine_->enter()) return fail_stopped("inline");
   const std::lock_guard lock(mutex_);
   cancelled_.store(false, std::memory_order_relaxed);
   for (const Move& move : batch) {
@@ -132,7 +99,6 @@ Result<Ticket> InlineLane::submit(std::span<const Move> batch, SubmitMode) {
     progress().retire(completion.outcome);
   }
   if (!batch.empty()) progress().announce();
-  engine_->leave();
   return Ticket{given()};
 }
 
@@ -147,7 +113,6 @@ Explanation InlineLane::explain(const Move& move, SubmitMode) const {
 
 Result<std::unique_ptr<Lane>> InlineEngine::open_lane(const LaneOptions& options) {
   GANTRY_TRY(check_lane(options));
-  if (is_stopped()) return fail_stopped("inline");
   return guarded([&]() -> Result<std::unique_ptr<Lane>> {
     return std::make_unique<InlineLane>(shared_from_this(), options.depth);
   });
@@ -156,8 +121,7 @@ Result<std::unique_ptr<Lane>> InlineEngine::open_lane(const LaneOptions& options
 }  // namespace
 
 Result<std::shared_ptr<Engine>> make_inline_engine(const InlineOptions& options) {
-  if (options.catch_faults && !install_fault_guard())
-    return fail_errno("installing the handler of page faults");
+  if (!install_fault_guard()) return fail_errno("installing the handler of page faults");
   return std::make_shared<InlineEngine>(options);
 }
 

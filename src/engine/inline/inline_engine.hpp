@@ -6,7 +6,6 @@ namespace gantry {
 
 struct InlineOptions {
   Bytes streaming_from = 0;  ///< CacheUse::automatic streams from this size on. 0: never.
-  bool catch_faults = true;  ///< See engine/fault_guard.hpp.
 };
 
 /// A move has ended when submit() returns. Errors: `system` (the fault guard cannot be installed).

@@ -96,22 +96,22 @@ Result<void> EngineWatcher::start() {
   return {};
 }
 
-Result<void> EngineWatcher::add(int event, Watched& target) {
+Result<void> EngineWatcher::add(int event, PolicyLane& lane) {
   if (!fork_guard_.is_this()) return fail(Code::closed, "watching lanes: this is a forked child");
   const std::lock_guard lock(mutex_);
   if (!thread_.joinable()) GANTRY_TRY(start());
   GANTRY_TRY(watch(epoll_.get(), event));
   return guarded([&]() -> Result<void> {
-    targets_[event] = &target;
+    lanes_[event] = &lane;
     return {};
   });
 }
 
-void EngineWatcher::remove(Watched& target) noexcept {
+void EngineWatcher::remove(PolicyLane& lane) noexcept {
   if (!fork_guard_.is_this()) return;  // the parent goes on listening
   const std::lock_guard lock(mutex_);
-  std::erase_if(targets_, [&](const auto& watched) {
-    if (watched.second != &target) return false;
+  std::erase_if(lanes_, [&](const auto& watched) {
+    if (watched.second != &lane) return false;
     ::epoll_ctl(epoll_.get(), EPOLL_CTL_DEL, watched.first, nullptr);
     return true;
   });
@@ -122,8 +122,8 @@ void EngineWatcher::remove(Watched& target) noexcept {
 bool EngineWatcher::ring_of(int event) noexcept {
   if (event == stop_.get()) return false;
   const std::lock_guard lock(mutex_);
-  const auto found = targets_.find(event);
-  if (found == targets_.end()) return true;
+  const auto found = lanes_.find(event);
+  if (found == lanes_.end()) return true;
   drain(event);
   found->second->look();
   return true;
@@ -150,14 +150,16 @@ PolicyEngine::PolicyEngine(std::vector<std::shared_ptr<Engine>> engines, Calibra
 PolicyEngine::~PolicyEngine() = default;
 
 Capabilities PolicyEngine::capabilities() const {
-  return {false, true, true, engines_.front()->capabilities().kinds};
+  return engines_.front()->capabilities();
 }
 
 std::vector<Member> PolicyEngine::members() const {
   std::vector<Member> members;
-  for (const auto& engine : engines_)
-    members.push_back({std::string(engine->name()), kind_of(engine->name()),
-                       engine->capabilities().kinds, engine->limits().alignment});
+  for (const auto& engine : engines_) {
+    Capabilities able = engine->capabilities();
+    members.push_back({std::string(engine->name()), kind_of(engine->name()), std::move(able.kinds),
+                       able.alignment});
+  }
   return members;
 }
 
@@ -228,18 +230,14 @@ Result<std::unique_ptr<Lane>> PolicyEngine::open_lane(const LaneOptions& options
   if (!is_ours()) return engines_.front()->open_lane(options);
   return guarded([&]() -> Result<std::unique_ptr<Lane>> {
     auto lane = std::make_unique<PolicyLane>(shared_from_this(), options);
-    const std::unique_lock lock(lanes_mutex_);
-    if (stopped_.load(std::memory_order_seq_cst)) {  // [S]
-      lane->close();
-      return fail_stopped(name());
-    }
+    const std::lock_guard lock(lanes_mutex_);
     lanes_.push_back(lane.get());
     return lane;
   });
 }
 
 void PolicyEngine::forget(PolicyLane& lane) noexcept {
-  const std::unique_lock lock(lanes_mutex_);
+  const std::lock_guard lock(lanes_mutex_);
   std::erase(lanes_, &lane);
   counters_.add(lane.counters());
 }
@@ -248,22 +246,10 @@ void PolicyEngine::forget(PolicyLane& lane) noexcept {
 // ever.
 EngineReport PolicyEngine::report() const noexcept {
   if (!is_ours()) return counters_.report();
-  const std::shared_lock lock(lanes_mutex_);
+  const std::lock_guard lock(lanes_mutex_);
   EngineReport report = counters_.report();
   for (const PolicyLane* lane : lanes_) lane->counters().add_to(report);
   return report;
-}
-
-// The lock keeps the lanes alive and lets a second stop() in, which may be the impatient one. A
-// lane that is being opened either sees [S] or is in the list by the time the lock is taken.
-void PolicyEngine::stop(Stop how) noexcept {
-  stopped_.store(true, std::memory_order_seq_cst);  // [S]
-  if (!is_ours()) return engines_.front()->stop(how);
-  const std::shared_lock lock(lanes_mutex_);
-  for (PolicyLane* lane : lanes_) lane->close();
-  if (how == Stop::cancel)
-    for (PolicyLane* lane : lanes_) lane->cancel();
-  for (PolicyLane* lane : lanes_) lane->drain();
 }
 
 Result<std::shared_ptr<PolicyEngine>> make_auto_engine(std::vector<std::shared_ptr<Engine>> engines,

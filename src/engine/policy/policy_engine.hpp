@@ -3,7 +3,6 @@
 #include <atomic>
 #include <map>
 #include <mutex>
-#include <shared_mutex>
 #include <thread>
 
 #include "base/clock.hpp"
@@ -41,18 +40,6 @@ class FreeCpus {
   std::atomic<double> others_{-1};  // others that run, smoothed; negative: never seen
 };
 
-/// Called when a descriptor rings; look() must not call the watcher.
-class Watched {
- public:
-  Watched() = default;
-  Watched(const Watched&) = delete;
-  Watched& operator=(const Watched&) = delete;
-  virtual void look() noexcept = 0;
-
- protected:
-  ~Watched() = default;
-};
-
 /// One thread, made when the first descriptor is added; it sleeps until one rings.
 class EngineWatcher {
  public:
@@ -61,11 +48,11 @@ class EngineWatcher {
   EngineWatcher& operator=(const EngineWatcher&) = delete;
   ~EngineWatcher();
 
-  /// From now on a ring of `event` (an eventfd) calls `target`. Adding twice has no further effect.
-  /// Do not call it with a lock held that look() takes. Errors: `system`.
-  [[nodiscard]] Result<void> add(int event, Watched& target);
-  /// When it returns, `target` is not being called and never will be.
-  void remove(Watched& target) noexcept;
+  /// From now on `lane` looks when `event` (an eventfd) rings. Adding twice has no further effect.
+  /// Do not call it with the lane's lock held, which look() takes. Errors: `system`.
+  [[nodiscard]] Result<void> add(int event, PolicyLane& lane);
+  /// When it returns, `lane` is not being called and never will be.
+  void remove(PolicyLane& lane) noexcept;
 
  private:
   [[nodiscard]] Result<void> start();
@@ -73,8 +60,8 @@ class EngineWatcher {
   bool ring_of(int event) noexcept;
 
   const ForkGuard fork_guard_;  // a forked child shares the descriptors, not the thread
-  std::mutex mutex_;            // held while a target is called, so remove() waits for that
-  std::map<int, Watched*> targets_;
+  std::mutex mutex_;            // held while a lane looks, so remove() waits for that
+  std::map<int, PolicyLane*> lanes_;
   Fd epoll_;
   Fd stop_;
   std::thread thread_;
@@ -100,11 +87,8 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
 
   std::string_view name() const noexcept override { return "auto"; }
   Capabilities capabilities() const override;
-  Limits limits() const noexcept override { return engines_.front()->limits(); }
-  Cost cost() const noexcept override { return engines_.front()->cost(); }
   Bytes load() const noexcept override { return load_.load(std::memory_order_relaxed); }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
-  void stop(Stop how) noexcept override;
   EngineReport report() const noexcept override;
 
   /// Chooses by this calibration from now on.
@@ -165,8 +149,7 @@ class PolicyEngine final : public Engine, public std::enable_shared_from_this<Po
   std::vector<std::unique_ptr<const Policy>> policies_;
   std::atomic<bool> considered_{false};  // relaxed: exchange() alone decides who calibrates
   std::array<std::atomic<bool>, kMaxPolicyEngines> ruled_out_{};
-  std::atomic<bool> stopped_{false};       // pair [S]: stop() and open_lane()
-  mutable std::shared_mutex lanes_mutex_;  // a lane in the list lives for as long as it is held
+  mutable std::mutex lanes_mutex_;  // a lane in the list lives for as long as it is held
   std::vector<PolicyLane*> lanes_;
   mutable std::mutex asked_mutex_;
   mutable std::array<std::unique_ptr<Lane>, kMaxPolicyEngines> asked_;  // for explain() alone

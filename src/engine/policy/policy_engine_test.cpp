@@ -119,19 +119,6 @@ TEST_F(PolicyEngines, CancelWhatIsAway) {
   EXPECT_EQ(lane_->wait(submit(Move::copy(copy_, source_))), Outcome::done);  // it goes on
 }
 
-TEST_F(PolicyEngines, StopWithMovesOnTheirWay) {
-  other_->open(false);
-  const Ticket away = submit(Move::copy(copy_, source_));
-  engine_->stop(Engine::Stop::cancel);
-  EXPECT_EQ(lane_->outcome(away), Outcome::failed);
-  const auto late = lane_->submit(Move::copy(ByteSpan(copy_).first(64), source_));
-  ASSERT_FALSE(late);
-  EXPECT_EQ(late.error().code, Code::closed);
-  EXPECT_EQ(engine_->open_lane().error().code, Code::closed);
-  other_->open();
-  EXPECT_TRUE(other_->open_lane({}));  // the engines below are others'
-}
-
 TEST_F(PolicyEngines, RefuseOrWaitWhenFull) {
   other_->open(false);
   const auto hasty = *engine_->open_lane({2, LaneOptions::Full::refuse});
@@ -165,8 +152,8 @@ TEST_F(PolicyEngines, RingWithoutAnyPoll) {
   EXPECT_TRUE(std::equal(second_.begin(), second_.begin() + 700'000, source_.begin()));
 }
 
-TEST_F(PolicyEngines, GoOnWithoutAnEngineThatWasStopped) {
-  other_->stop(Engine::Stop::drain);
+TEST_F(PolicyEngines, GoOnWithoutAnEngineThatRefuses) {
+  other_->refuse();
   ASSERT_EQ(lane_->wait(submit(Move::copy(copy_, source_))), Outcome::done);
   EXPECT_TRUE(copy_ == source_);
   EXPECT_EQ(moves_by(CopyEngine::inline_), 1u);
@@ -176,10 +163,10 @@ TEST_F(PolicyEngines, GoOnWithoutAnEngineThatWasStopped) {
 }
 
 TEST_F(PolicyEngines, GoOnWithoutAnyEngine) {
-  const auto first = *make_inline_engine();
+  const auto first = std::make_shared<GatedEngine>("inline", CopyEngine::inline_);
   const std::shared_ptr<Engine> engine = *make_auto_engine({first}, calibration(), {1000, {}});
   const auto lane = *engine->open_lane();
-  first->stop(Engine::Stop::drain);
+  first->refuse();
   ASSERT_EQ(lane->wait(*lane->submit(Move::copy(copy_, source_))), Outcome::done);
   EXPECT_TRUE(copy_ == source_);
 }

@@ -44,8 +44,7 @@ PolicyLane::PolicyLane(std::shared_ptr<PolicyEngine> engine, const LaneOptions& 
 // there takes nothing, waits for nothing, and locks nothing.
 PolicyLane::~PolicyLane() {
   if (!engine_->is_ours()) return;
-  close();
-  drain();
+  static_cast<void>(wait(Ticket{given()}, Deadline::never(), WaitStrategy::automatic));
   engine_->watcher().remove(*this);
   engine_->forget(*this);
 }
@@ -57,7 +56,7 @@ PolicyLane::~PolicyLane() {
 inline Ticket PolicyLane::try_copy(const Move& move) noexcept {
   if (!is_sound_copy(move) || !mutex_.try_lock_briefly()) return Ticket{0};
   Ticket ticket{0};
-  if (!closed_ && is_idle() && engine_->policy().cache_for(move) == CacheUse::reader_soon &&
+  if (is_idle() && engine_->policy().cache_for(move) == CacheUse::reader_soon &&
       copy_guarded(move.destination, move.source, move.bytes)) [[likely]] {
     if (move.completion != nullptr) note_copied(move);
     counters_.count_alone(CopyEngine::inline_, move.bytes);
@@ -84,14 +83,14 @@ Result<Ticket> PolicyLane::submit(std::span<const Move> batch, SubmitMode mode) 
 Result<Ticket> PolicyLane::slow_submit_small(const Move& move, SubmitMode mode) {
   GANTRY_TRY(check_move(move));
   if (!mutex_.try_lock_briefly()) return slow_submit({&move, 1}, mode);
-  if (closed_ || !is_idle()) {
+  if (!is_idle()) {
     mutex_.unlock_briefly();
     return slow_submit({&move, 1}, mode);
   }
   const CacheUse cache = engine_->policy().cache_for(move);
   Completion unwanted;
   Completion& completion = move.completion != nullptr ? *move.completion : unwanted;
-  complete(completion, execute(move, cache, true), CopyEngine::inline_, cache);
+  complete(completion, execute(move, cache), CopyEngine::inline_, cache);
   counters_.count_alone(completion);
   progress_.retire_at_once(completion.outcome);
   const Ticket ticket = give(1);
@@ -114,7 +113,6 @@ Result<Ticket> PolicyLane::slow_submit(std::span<const Move> batch, SubmitMode m
 
 Result<void> PolicyLane::make_room(Lock& lock, std::size_t moves) {
   for (;;) {
-    if (closed_) return fail_stopped(engine_->name());
     collect();
     const std::uint64_t unended = given() - progress_.ended();
     if (unended + moves <= entries_.size()) return {};
@@ -152,8 +150,7 @@ void PolicyLane::start(Entry& entry, SubmitMode mode, std::uint64_t cancels, Loc
     Move move = entry.move;
     const std::size_t engine = choose(move, mode);
     if (refused_[engine] || (engine == 0 && move.bytes <= kUnitBytes)) {
-      entry.completion =
-          completion_of(execute(move, move.cache, true), CopyEngine::inline_, move.cache);
+      entry.completion = completion_of(execute(move, move.cache), CopyEngine::inline_, move.cache);
       entry.state = State::over;
       return;
     }
@@ -299,15 +296,6 @@ void PolicyLane::cancel() noexcept {
   lock.unlock();
   for (Lane* lane : lanes)
     if (lane != nullptr) lane->cancel();
-}
-
-void PolicyLane::close() noexcept {
-  const std::lock_guard lock(mutex_);
-  closed_ = true;
-}
-
-void PolicyLane::drain() noexcept {
-  static_cast<void>(wait(Ticket{given()}, Deadline::never(), WaitStrategy::automatic));
 }
 
 // ---- being watched -------------------------------------------------------------------------

@@ -14,7 +14,7 @@ namespace gantry {
 ///   while
 ///       it hands a move over (the engine may execute it right there), whose entry is `starting`:
 ///       its own until it says otherwise.
-class PolicyLane final : public Lane, private Watched {
+class PolicyLane final : public Lane {
  public:
   PolicyLane(std::shared_ptr<PolicyEngine> engine, const LaneOptions& options);
   ~PolicyLane() override;
@@ -28,12 +28,10 @@ class PolicyLane final : public Lane, private Watched {
   Result<int> event_descriptor() override;
   Explanation explain(const Move& move, SubmitMode mode) const override;
 
+  /// For the watcher, when a move of a watched lane ended.
+  void look() noexcept;
   /// Counters of moves that were executed within submit() without an entry; any thread.
   [[nodiscard]] const EngineCounters& counters() const noexcept { return counters_; }
-
-  // For the engine's stop().
-  void close() noexcept;  ///< Takes no more moves.
-  void drain() noexcept;  ///< Waits for the moves that it took.
 
  private:
   using Lock = std::unique_lock<BriefMutex>;
@@ -60,7 +58,6 @@ class PolicyLane final : public Lane, private Watched {
   [[nodiscard]] Result<Ticket> slow_submit(std::span<const Move> batch, SubmitMode mode);
   [[nodiscard]] Result<void> make_room(Lock& lock, std::size_t moves);
   [[nodiscard]] Outcome slow_wait(Ticket ticket, Deadline deadline, WaitStrategy waiting);
-  void look() noexcept override;
 
   // Under mutex_.
   [[nodiscard]] bool is_idle() const noexcept { return given() == progress_.ended(); }
@@ -89,10 +86,9 @@ class PolicyLane final : public Lane, private Watched {
   mutable EngineBytes own_{};  // bytes `away`
   std::atomic<std::uint64_t> given_{0};
   std::uint64_t cancels_ = 0;
-  bool closed_ = false;
   bool is_watched_ = false;
   std::array<std::unique_ptr<Lane>, kMaxPolicyEngines> lanes_;
-  std::array<bool, kMaxPolicyEngines> refused_{};  // most likely stopped
+  std::array<bool, kMaxPolicyEngines> refused_{};  // for good
 };
 
 }  // namespace gantry

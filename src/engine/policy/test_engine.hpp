@@ -18,7 +18,6 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
   explicit GatedEngine(std::string_view name, CopyEngine kind, bool open = true)
       : name_(name), kind_(kind), open_(open), worker_([this] { work(); }) {}
   ~GatedEngine() override {
-    stop(Stop::cancel);
     {
       const std::lock_guard lock(mutex_);
       ended_ = true;
@@ -38,19 +37,15 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
   std::string_view name() const noexcept override { return name_; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {true, false, true, {copy, fill, reshape}};
+    return {true, {copy, fill, reshape}};
   }
-  Limits limits() const noexcept override { return {}; }
-  Cost cost() const noexcept override { return {}; }
   Bytes load() const noexcept override { return load_.load(); }
   EngineReport report() const noexcept override { return counters_.report(); }
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override;
-  void stop(Stop how) noexcept override {
-    std::unique_lock lock(mutex_);
-    stopped_ = true;
-    if (how == Stop::cancel) cancel_all();
-    changed_.notify_all();
-    changed_.wait(lock, [this] { return jobs_.empty() && !busy_; });
+  /// From now on it takes no moves and opens no lanes, as an engine whose device failed.
+  void refuse() {
+    const std::lock_guard lock(mutex_);
+    refuses_ = true;
   }
 
  private:
@@ -61,9 +56,6 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
     bool cancelled = false;
   };
 
-  void cancel_all() {
-    for (Job& job : jobs_) job.cancelled = true;
-  }
   void work();
 
   std::string_view name_;
@@ -73,9 +65,8 @@ class GatedEngine final : public Engine, public std::enable_shared_from_this<Gat
   std::condition_variable changed_;
   std::deque<Job> jobs_;
   bool open_ = true;
-  bool stopped_ = false;
+  bool refuses_ = false;
   bool ended_ = false;
-  bool busy_ = false;
   std::atomic<Bytes> load_{0};
   std::thread worker_;
 };
@@ -95,7 +86,7 @@ class GatedEngine::GatedLane final : public LaneBase {
     if (auto checked = check_batch(batch, options_.depth); !checked)
       return tl::unexpected(checked.error());
     const std::lock_guard lock(engine_->mutex_);
-    if (engine_->stopped_) return fail_stopped(engine_->name_);
+    if (engine_->refuses_) return fail(Code::closed, "this engine takes no moves");
     for (const Move& move : batch) {
       engine_->jobs_.push_back({this, move});
       engine_->load_ += move.bytes;
@@ -131,7 +122,7 @@ class GatedEngine::GatedLane final : public LaneBase {
 
 inline Result<std::unique_ptr<Lane>> GatedEngine::open_lane(const LaneOptions& options) {
   const std::lock_guard lock(mutex_);
-  if (stopped_) return fail_stopped(name_);
+  if (refuses_) return fail(Code::closed, "this engine opens no lanes");
   return std::make_unique<GatedLane>(shared_from_this(), options);
 }
 
@@ -143,21 +134,18 @@ inline void GatedEngine::work() {
     if (jobs_.empty()) return;
     const Job job = jobs_.front();
     jobs_.pop_front();
-    busy_ = true;
     Completion completion;
     if (job.cancelled) {
       completion = not_begun(job.move, kind_, Cause::cancelled);
     } else {
       lock.unlock();
       const CacheUse cache = resolve_cache(job.move, Bytes{1} << 40);
-      completion = completion_of(execute(job.move, cache, true), kind_, cache);
+      completion = completion_of(execute(job.move, cache), kind_, cache);
       lock.lock();
     }
     counters_.count(completion);
     load_ -= job.move.bytes;
     job.lane->end(completion, job.move);
-    busy_ = false;
-    changed_.notify_all();
   }
 }
 

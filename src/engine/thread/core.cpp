@@ -58,7 +58,6 @@ ThreadCore::ThreadCore(const ThreadOptions& options, NodeGroups::NodeOf node_of)
     : groups_(options.workers, node_of),
       streaming_from_(options.streaming_from != 0 ? options.streaming_from
                                                   : std::numeric_limits<Bytes>::max()),
-      catch_faults_(options.catch_faults),
       helping_gain_(options.helping_gain),
       scheduler_(groups_.count()) {}
 
@@ -89,7 +88,6 @@ ThreadCore::~ThreadCore() {
 }
 
 void ThreadCore::end_workers() noexcept {
-  const std::lock_guard joining(join_mutex_);
   Lock lock(mutex_);
   quit_ = true;
   for (Worker* idle = scheduler_.pick_any(); idle != nullptr; idle = scheduler_.pick_any())
@@ -116,10 +114,6 @@ std::size_t ThreadCore::change(LaneEntry& lane, Change change) noexcept {
   scheduler_.update(lane);
   waiting_.store(scheduler_.waiting_lanes(), std::memory_order_relaxed);
   if (ended > 0) lane.pins.fetch_add(1, std::memory_order_relaxed);  // the lock orders it
-  if (ended > 0 && closed_ && unended_ == 0) {
-    quiet_.fetch_add(1, std::memory_order_relaxed);  // as above
-    futex_wake(quiet_);
-  }
   return ended;
 }
 
@@ -141,7 +135,6 @@ Result<void> ThreadCore::open(LaneEntry& lane) {
     return fail(Code::closed, "the thread engine: a forked child has no copy threads",
                 "make an engine in the child");
   const std::lock_guard lock(mutex_);
-  if (closed_) return fail_stopped("thread");
   lanes_.push_back(&lane);
   return {};
 }
@@ -158,11 +151,10 @@ void ThreadCore::close(LaneEntry& lane) noexcept {
   }
 }
 
-bool ThreadCore::publish(LaneEntry& lane, std::size_t count, bool alone) noexcept {
+void ThreadCore::publish(LaneEntry& lane, std::size_t count, bool alone) noexcept {
   const std::uint64_t now_ns = monotonic_ns();
   PendingWakeups pending_wakeups;
   Lock lock(mutex_);
-  if (closed_) return false;
   if (unended_ == 0 && !alone) began_idle_ns_ = now_ns;
   const std::size_t ended = change(lane, [&](LaneQueue& moves) {
     lane.is_alone = alone;
@@ -172,7 +164,6 @@ bool ThreadCore::publish(LaneEntry& lane, std::size_t count, bool alone) noexcep
   if (!alone) pending_wakeups.wake = scheduler_.pick_wake();
   lock.unlock();
   pay(pending_wakeups);
-  return true;
 }
 
 void ThreadCore::cancel(LaneEntry& lane) noexcept {
@@ -181,26 +172,6 @@ void ThreadCore::cancel(LaneEntry& lane) noexcept {
   if (change(lane, [](LaneQueue& moves) { moves.cancel(); }) > 0) pending_wakeups.announce = &lane;
   lock.unlock();
   pay(pending_wakeups);
-}
-
-void ThreadCore::stop(Engine::Stop how) noexcept {
-  if (!is_here()) return;
-  Lock lock(mutex_);
-  closed_ = true;
-  if (how == Engine::Stop::cancel)
-    for (LaneEntry* lane : lanes_)  // the lock is held, so a lane that goes has to wait
-      if (change(*lane, [](LaneQueue& moves) { moves.cancel(); }) > 0) {
-        PendingWakeups pending_wakeups{lane, nullptr};
-        pay(pending_wakeups);
-      }
-  while (unended_ > 0) {
-    const std::uint32_t seen = quiet_.load(std::memory_order_relaxed);  // changes under the lock
-    lock.unlock();
-    futex_wait(quiet_, seen);
-    lock.lock();
-  }
-  lock.unlock();
-  end_workers();
 }
 
 // ---- units ---------------------------------------------------------------------------------
@@ -221,7 +192,7 @@ Unit ThreadCore::take(LaneEntry& lane, Ticket last) noexcept {
 
 ThreadCore::Ran ThreadCore::run(const Unit& unit) const noexcept {
   const std::uint64_t begin_ns = monotonic_ns();
-  const Executed executed = execute_unit(unit, catch_faults_);
+  const Executed executed = execute_unit(unit);
   return {executed, monotonic_ns() - begin_ns};
 }
 

@@ -116,9 +116,8 @@ class ThreadCore {
   /// Call it when all its moves have ended.
   void close(LaneEntry& lane) noexcept;
 
-  /// Adds the staged moves. False: the engine was stopped. `alone`: wakes nobody; the caller goes
-  /// on with begin_alone().
-  [[nodiscard]] bool publish(LaneEntry& lane, std::size_t count, bool alone) noexcept;
+  /// Adds the staged moves. `alone`: wakes nobody; the caller goes on with begin_alone().
+  void publish(LaneEntry& lane, std::size_t count, bool alone) noexcept;
   /// Begins a move that its submitter waits for in the submitter's thread, and calls a worker when
   /// that gains more time than a worker takes to come: bytes in this CPU's own caches are soonest
   /// done by it alone. Returns when the lane has nothing left to hand out, a worker was called, or
@@ -130,7 +129,6 @@ class ThreadCore {
   /// moves ended by that. Nothing: there is none to take, or workers do it quicker.
   std::optional<std::size_t> help(LaneEntry& lane, Ticket last, Help when) noexcept;
   void cancel(LaneEntry& lane) noexcept;
-  void stop(Engine::Stop how) noexcept;
 
   [[nodiscard]] std::chrono::nanoseconds left(const LaneEntry& lane, Ticket ticket) const noexcept;
   [[nodiscard]] Cost cost() const noexcept;
@@ -178,7 +176,6 @@ class ThreadCore {
   const ForkGuard fork_guard_;
   const NodeGroups groups_;
   const Bytes streaming_from_;
-  const bool catch_faults_;
   const double helping_gain_;
   RateEstimate rate_;
   EngineCounters counters_;
@@ -186,7 +183,6 @@ class ThreadCore {
   std::atomic<std::uint64_t> wake_ups_{0};  // relaxed, as above
   // lanes with something to hand out: a hint for threads that look for work
   std::atomic<unsigned> waiting_{0};
-  std::atomic<std::uint32_t> quiet_{0};  // changes when nothing is left of a stopped engine
 
   mutable std::mutex mutex_;  // guards the following, and the queues of all lanes
   Scheduler scheduler_;
@@ -195,10 +191,8 @@ class ThreadCore {
   unsigned busy_lanes_ = 0;          // with moves that have not ended
   unsigned helpers_ = 0;             // executing now
   std::uint64_t began_idle_ns_ = 0;  // when a move came to an idle engine; 0: somebody began it
-  bool closed_ = false;
   bool quit_ = false;
 
-  std::mutex join_mutex_;
   std::vector<std::unique_ptr<Worker>> workers_;
 };
 

@@ -110,9 +110,9 @@ Bytes LaneQueue::left_until(std::uint64_t ticket) const noexcept {
   return until > settled_bytes_ ? until - settled_bytes_ : 0;
 }
 
-Executed execute_unit(const Unit& unit, bool catch_faults) noexcept {
+Executed execute_unit(const Unit& unit) noexcept {
   const LaneSlot& slot = *unit.slot;
-  return execute(part_of(slot.move, unit.offset, unit.bytes), slot.cache, catch_faults);
+  return execute(part_of(slot.move, unit.offset, unit.bytes), slot.cache);
 }
 
 }  // namespace gantry

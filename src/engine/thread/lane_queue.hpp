@@ -107,6 +107,6 @@ class LaneQueue {
 };
 
 /// Executes the unit in the calling thread, without the lock.
-[[nodiscard]] Executed execute_unit(const Unit& unit, bool catch_faults) noexcept;
+[[nodiscard]] Executed execute_unit(const Unit& unit) noexcept;
 
 }  // namespace gantry

@@ -22,7 +22,7 @@ class LaneQueueTest : public testing::Test {
   }
   Unit take(std::uint64_t last = ~0ull) { return queue_.take(kUnit, last); }
   void finish(const Unit& unit) {
-    queue_.finish(unit, execute_unit(unit, false), 1);
+    queue_.finish(unit, execute_unit(unit), 1);
     settle();
   }
   Move fill(Bytes units) { return Move::fill(ByteSpan(bytes_).first(units * kUnit), std::byte{1}); }

@@ -15,12 +15,9 @@ class ThreadEngine final : public Engine {
   std::string_view name() const noexcept override { return "thread"; }
   Capabilities capabilities() const override {
     using enum Move::Kind;
-    return {true, false, true, {copy, fill, reshape}};
+    return {true, {copy, fill, reshape}, 64};
   }
-  Limits limits() const noexcept override { return {0, 0, 64}; }
-  Cost cost() const noexcept override { return core_->cost(); }
   Bytes load() const noexcept override { return core_->load(); }
-  void stop(Stop how) noexcept override { core_->stop(how); }
   EngineReport report() const noexcept override { return core_->report(); }
 
   Result<std::unique_ptr<Lane>> open_lane(const LaneOptions& options) override {
@@ -42,8 +39,7 @@ Result<std::shared_ptr<Engine>> make_thread_engine(const ThreadOptions& options)
   if (options.workers.empty() || options.workers.size() > kMaxWorkers)
     return fail(Code::invalid_argument, fmt::format("{} copy threads: 1 to {} are possible",
                                                     options.workers.size(), kMaxWorkers));
-  if (options.catch_faults && !install_fault_guard())
-    return fail_errno("installing the handler of page faults");
+  if (!install_fault_guard()) return fail_errno("installing the handler of page faults");
   GANTRY_ASSIGN(auto core, ThreadCore::make(options));
   return guarded([&]() -> Result<std::shared_ptr<Engine>> {
     return std::make_shared<ThreadEngine>(std::move(core));

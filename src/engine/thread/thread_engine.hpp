@@ -16,7 +16,6 @@ inline constexpr std::size_t kMaxWorkers = 64;
 struct ThreadOptions {
   std::vector<WorkerPlace> workers = {WorkerPlace{}};  ///< 1 to kMaxWorkers, started at once.
   Bytes streaming_from = 0;  ///< CacheUse::automatic streams from this size on. 0: never.
-  bool catch_faults = true;  ///< See engine/fault_guard.hpp.
   /// Rate of worker and waiter together over that of the worker alone. It decides whether a waiter
   /// helps with what a worker does already.
   double helping_gain = 2;

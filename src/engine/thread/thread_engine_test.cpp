@@ -156,7 +156,6 @@ TEST_F(ThreadEngineGate, AForkedChildIsToldThatItHasNoWorkers) {
          {WaitStrategy::sleep, WaitStrategy::hybrid, WaitStrategy::poll, WaitStrategy::automatic})
       if (lane->wait(gated, Deadline::never(), way) != Outcome::failed) wrong |= 4;
     lane->cancel();
-    engine->stop(Engine::Stop::drain);
     lane.reset();
     engine.reset();
     ::_exit(wrong);
@@ -194,51 +193,6 @@ TEST(ThreadEngine, APageThatIsMissingFailsItsMoveAlone) {
     EXPECT_TRUE(std::equal(half.begin(), half.end(), intact.begin()));
     EXPECT_EQ(engine->report().failed, 1u);
     EXPECT_EQ(engine->load(), 0u);
-  }
-}
-
-// Several threads submit and wait while the engine is stopped: each ticket that was given ends, and
-// the engine knows of as many moves as there were tickets.
-TEST(ThreadEngine, StoppingEndsEveryTicketOfEverySubmitter) {
-  for (const auto how : {Engine::Stop::drain, Engine::Stop::cancel}) {
-    const auto engine = engine_of(2);
-    std::atomic<std::uint64_t> given{0}, failed{0};
-    std::atomic<int> going{0}, wrong{0};
-    std::atomic<bool> stopped{false};
-    std::vector<std::thread> submitters;
-    for (int who = 0; who < 3; ++who)
-      submitters.emplace_back([&, lane = *engine->open_lane({.depth = 4})] {
-        std::vector<std::byte> bytes(8 * kMiB);  // more places than the lane is deep
-        Bytes next = 0;
-        const auto submit = [&] {
-          const ByteSpan place = ByteSpan(bytes).subspan(next++ % 8 * kMiB, kMiB);
-          return lane->submit(Move::fill(place, std::byte{1}));
-        };
-        Ticket last{};
-        for (auto ticket = submit(); ticket; ticket = submit()) {
-          last = *ticket;
-          if (given.fetch_add(1) % 8 == 7) lane->poll();
-          going.fetch_add(1);
-        }
-        while (!stopped.load()) std::this_thread::yield();
-        for (std::uint64_t t = 1; t <= static_cast<std::uint64_t>(last); ++t) {
-          const Outcome outcome = lane->outcome(Ticket{t});
-          if (outcome == Outcome::failed) failed.fetch_add(1);
-          if (outcome == Outcome::pending) wrong.fetch_add(1);
-        }
-      });
-    while (going.load() < 20) std::this_thread::yield();
-    engine->stop(how);
-    EXPECT_EQ(engine->load(), 0u);
-    stopped.store(true);
-    for (std::thread& submitter : submitters) submitter.join();
-    EXPECT_EQ(wrong.load(), 0);
-    EXPECT_EQ(engine->report().moves, given.load());
-    EXPECT_EQ(engine->report().failed, failed.load());
-    if (how == Engine::Stop::drain) {
-      EXPECT_EQ(failed.load(), 0u);
-    }
-    EXPECT_EQ(engine->open_lane().error().code, Code::closed);
   }
 }
 

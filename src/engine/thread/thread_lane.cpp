@@ -36,7 +36,7 @@ Result<Ticket> ThreadLane::submit(std::span<const Move> batch, SubmitMode mode) 
   // With moves before it the workers are awake anyway.
   const bool alone =
       mode == SubmitMode::synchronous && batch.size() == 1 && progress().ended() == given();
-  if (!core_->publish(entry_, batch.size(), alone)) return fail_stopped("thread");
+  core_->publish(entry_, batch.size(), alone);
   const Ticket last = give_tickets(batch.size());
   submitting.unlock();
   if (alone) core_->begin_alone(entry_);
