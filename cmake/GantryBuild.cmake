@@ -151,12 +151,12 @@ function(gantry_library)
   set_property(GLOBAL APPEND PROPERTY gantry_libraries ${ARGN})
 endfunction()
 
-# gantry_component(NAME [REGISTERS] [SEES components...] ROOMS folders... [LIBRARIES ...]): a library
-# libgantry-NAME, gantry::NAME for users. The rooms add their files to ${GANTRY_PARTS}. REGISTERS:
+# gantry_component(NAME [REGISTERS] [SEES components...] [LIBRARIES ...]): a library libgantry-NAME,
+# gantry::NAME for users. The folder NAME adds its files to ${GANTRY_PARTS}. REGISTERS:
 # it adds to the core what nothing calls by name (runtime/components.hpp); programs that link it say
 # so to the linker.
 function(gantry_component name)
-  cmake_parse_arguments(arg "REGISTERS" "" "SEES;ROOMS;LIBRARIES" ${ARGN})
+  cmake_parse_arguments(arg "REGISTERS" "" "SEES;LIBRARIES" ${ARGN})
   set(GANTRY_COMPONENT ${name})
   set(GANTRY_PARTS gantry_${name}_parts)
   set(GANTRY_LIBRARY gantry_${name})
@@ -196,9 +196,7 @@ function(gantry_component name)
     set_property(GLOBAL APPEND PROPERTY gantry_registrations
                  -Wl,--undefined=gantry_component_${name})
   endif()
-  foreach(room ${arg_ROOMS})
-    add_subdirectory(${room})
-  endforeach()
+  add_subdirectory(${name})
   gantry_compile_in_units(${GANTRY_PARTS})
   get_property(objects GLOBAL PROPERTY gantry_objects_${name})
   target_sources(${GANTRY_LIBRARY} PRIVATE ${objects})

@@ -2,7 +2,7 @@
 #include <limits>
 #include <stdexcept>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "device/operation.hpp"
 
 namespace gantry {

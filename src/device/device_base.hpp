@@ -1,6 +1,6 @@
 #pragma once  // device/device_base.hpp: the half of a device that is alike for every kind.
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "device/device_memory.hpp"
 #include "device/operation.hpp"
 

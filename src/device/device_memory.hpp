@@ -11,9 +11,9 @@
 #include <optional>
 #include <utility>
 
-#include "base/assert.hpp"
-#include "base/os/fork.hpp"
-#include "base/sizes.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/os/fork.hpp"
+#include "core/base/sizes.hpp"
 
 namespace gantry {
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/assert.hpp"
-#include "base/result.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/result.hpp"
 
 namespace gantry {
 

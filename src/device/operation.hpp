@@ -10,9 +10,9 @@
 #include <optional>
 #include <vector>
 
-#include "base/os/fork.hpp"
+#include "core/base/os/fork.hpp"
+#include "core/trace/end_trace.hpp"
 #include "device/device_states.hpp"
-#include "trace/end_trace.hpp"
 
 namespace gantry {
 

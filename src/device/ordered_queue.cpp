@@ -2,9 +2,9 @@
 #include <optional>
 #include <thread>
 
-#include "base/os/disown.hpp"
-#include "base/os/worker_thread.hpp"
-#include "base/result.hpp"
+#include "core/base/os/disown.hpp"
+#include "core/base/os/worker_thread.hpp"
+#include "core/base/result.hpp"
 #include "device/operation.hpp"
 
 namespace gantry {

@@ -7,8 +7,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/os/fd.hpp"
-#include "base/test_sanitizer.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/base/test_sanitizer.hpp"
 #include "image/tables.hpp"
 #include "image/test_image.hpp"
 

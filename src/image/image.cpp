@@ -7,10 +7,10 @@
 #include <cstring>
 #include <unordered_map>
 
-#include "base/crc32c.hpp"
-#include "base/os/fd.hpp"
-#include "base/result.hpp"
-#include "engine/codec/codec.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/base/result.hpp"
+#include "image/codec/codec.hpp"
 #include "image/digest.hpp"
 #include "image/tables.hpp"
 #include "image/unpack_chunk.hpp"

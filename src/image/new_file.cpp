@@ -13,7 +13,7 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "base/os/file_size.hpp"
+#include "core/base/os/file_size.hpp"
 
 namespace gantry::image {
 namespace {

@@ -2,8 +2,8 @@
 
 #include <string>
 
-#include "base/os/fd.hpp"
-#include "base/result.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/base/result.hpp"
 
 namespace gantry::image {
 

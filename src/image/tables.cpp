@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/crc32c.hpp"
-#include "base/result.hpp"
-#include "tensor/groups.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/base/result.hpp"
+#include "core/tensor/groups.hpp"
 
 namespace gantry::image {
 namespace {

@@ -12,8 +12,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/crc32c.hpp"
-#include "base/test_bytes.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/base/test_bytes.hpp"
 #include "image/tables.hpp"
 
 namespace gantry::test {

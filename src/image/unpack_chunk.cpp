@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "base/assert.hpp"
-#include "base/crc32c.hpp"
-#include "base/result.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/base/result.hpp"
 #include "image/tables.hpp"
 
 namespace gantry::image {

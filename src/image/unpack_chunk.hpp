@@ -3,7 +3,7 @@
 #include <functional>
 #include <gantry/image.hpp>
 
-#include "engine/codec/codec.hpp"
+#include "image/codec/codec.hpp"
 
 namespace gantry::image {
 

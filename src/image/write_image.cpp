@@ -4,10 +4,10 @@
 #include <cstring>
 #include <gantry/image.hpp>
 
-#include "base/assert.hpp"
-#include "base/crc32c.hpp"
-#include "base/text_lines.hpp"
-#include "engine/codec/codec.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/base/text_lines.hpp"
+#include "image/codec/codec.hpp"
 #include "image/digest.hpp"
 #include "image/new_file.hpp"
 #include "image/tables.hpp"

@@ -6,7 +6,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "image/test_image.hpp"
 
 namespace gantry {

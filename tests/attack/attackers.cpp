@@ -12,8 +12,8 @@
 #include <thread>
 
 #include "attack/strangers.hpp"
-#include "channel/test_raw_consumer.hpp"
-#include "channel/test_raw_producer.hpp"
+#include "core/channel/test_raw_consumer.hpp"
+#include "core/channel/test_raw_producer.hpp"
 
 namespace gantry::attack {
 namespace {

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <memory>
 
-#include "channel/test_support.hpp"
+#include "core/channel/test_support.hpp"
 
 namespace gantry::attack {
 

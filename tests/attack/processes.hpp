@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attack/attackers.hpp"
-#include "channel/test_child.hpp"
+#include "core/channel/test_child.hpp"
 
 namespace gantry::attack {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "attack/attackers.hpp"
-#include "channel/wire/protocol.hpp"
+#include "core/channel/wire/protocol.hpp"
 
 namespace gantry::attack {
 namespace {

@@ -12,7 +12,7 @@
 #include "attack/honest.hpp"
 #include "attack/processes.hpp"
 #include "attack/worlds.hpp"
-#include "base/os/cpu.hpp"
+#include "core/base/os/cpu.hpp"
 
 namespace gantry::attack {
 namespace {

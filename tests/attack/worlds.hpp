@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "attack/attackers.hpp"
-#include "channel/test_child.hpp"
-#include "channel/test_support.hpp"
+#include "core/channel/test_child.hpp"
+#include "core/channel/test_support.hpp"
 
 namespace gantry::attack {
 

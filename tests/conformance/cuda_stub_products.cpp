@@ -1,6 +1,6 @@
 // cuda_stub_products.cpp: a cuBLAS that there is not, on the stub's streams.
 
-#include "base/half_float.hpp"
+#include "core/base/half_float.hpp"
 #include "cuda_stub.hpp"
 
 using namespace cuda_stub;

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <stdexcept>
 
-#include "base/test_fork.hpp"
+#include "core/base/test_fork.hpp"
 #include "device_suite.hpp"
 
 // What goes wrong, and what is left then.

@@ -1,7 +1,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include "base/test_fork.hpp"
+#include "core/base/test_fork.hpp"
 #include "device_suite.hpp"
 
 // What a child of fork() does with its parent's handles.

@@ -4,10 +4,10 @@
 #include <limits>
 #include <random>
 
-#include "base/test_effort.hpp"
+#include "core/base/test_effort.hpp"
 #include "device_suite.hpp"
-#include "gemm/test_bits.hpp"
-#include "gemm/test_products.hpp"
+#include "ranks/gemm/test_bits.hpp"
+#include "ranks/gemm/test_products.hpp"
 
 // Products on every device: each element against sums of its own, and nothing else touched.
 namespace gantry {

@@ -4,11 +4,11 @@
 #include <barrier>
 #include <gantry/gemm.hpp>
 
-#include "base/test_effort.hpp"
+#include "core/base/test_effort.hpp"
 #include "device/cpu/cpu_device.hpp"
 #include "device_suite.hpp"
-#include "schedule/product/test_sharded.hpp"
-#include "schedule/run/plan_run.hpp"
+#include "ranks/schedule/product/test_sharded.hpp"
+#include "ranks/schedule/run/plan_run.hpp"
 
 // Any way of overlapping a sharded product's data with its computation, computed by each device:
 // the bits of exact sums.

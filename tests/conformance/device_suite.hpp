@@ -6,7 +6,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_bytes.hpp"
+#include "core/base/test_bytes.hpp"
 #include "devices.hpp"
 
 namespace gantry {

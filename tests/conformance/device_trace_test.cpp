@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <gantry/runtime.hpp>
 
+#include "core/trace/tracer.hpp"
 #include "device_suite.hpp"
-#include "trace/tracer.hpp"
 
 // While somebody records, each operation of a queue is in the queue's track once, in its order.
 namespace gantry {

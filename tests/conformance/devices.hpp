@@ -5,11 +5,11 @@
 #include <gantry/gantry.hpp>
 #include <ostream>
 
+#include "core/engine/inline/inline_engine.hpp"
 #include "device/cpu/cpu_device.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/cuda/cuda_registrar.hpp"
 #include "device/opencl/opencl_device.hpp"
-#include "engine/inline/inline_engine.hpp"
 #include "fake_device.hpp"
 
 namespace gantry {

@@ -7,8 +7,8 @@
 #include <filesystem>
 #include <fstream>
 
-#include "base/result.hpp"
-#include "base/test_bytes.hpp"
+#include "core/base/result.hpp"
+#include "core/base/test_bytes.hpp"
 #include "file_ios.hpp"
 
 // Reads that pass the page cache by, as every way to read files does them.

@@ -1,7 +1,7 @@
 #include <unistd.h>
 
-#include "base/os/fd.hpp"
-#include "base/test_sanitizer.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/base/test_sanitizer.hpp"
 #include "engine_suite.hpp"
 
 // Memory that is not there: every engine answers with the address and says how far it came.

@@ -6,9 +6,9 @@
 #include <cstring>
 #include <thread>
 
-#include "base/event.hpp"
-#include "base/futex.hpp"
-#include "base/test_fork.hpp"
+#include "core/base/event.hpp"
+#include "core/base/futex.hpp"
+#include "core/base/test_fork.hpp"
 #include "engine_suite.hpp"
 
 // Lanes: order, waiting, many submitters, cancelling, full queues.

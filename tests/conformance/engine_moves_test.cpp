@@ -1,4 +1,4 @@
-#include "base/test_effort.hpp"
+#include "core/base/test_effort.hpp"
 #include "engine_suite.hpp"
 
 #include <random>

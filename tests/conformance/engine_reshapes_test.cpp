@@ -2,8 +2,8 @@
 
 #include <gantry/shape.hpp>
 
-#include "base/test_effort.hpp"
-#include "channel/consumer/landing_conversion.hpp"
+#include "core/base/test_effort.hpp"
+#include "core/channel/consumer/landing_conversion.hpp"
 #include "engine_suite.hpp"
 #include "shape_reference.hpp"
 

@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include "base/test_bytes.hpp"
+#include "core/base/test_bytes.hpp"
 #include "engines.hpp"
 
 namespace gantry {

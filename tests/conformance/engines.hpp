@@ -5,10 +5,10 @@
 #include <gantry/gantry.hpp>
 #include <ostream>
 
-#include "engine/dsa/dsa_engine.hpp"
-#include "engine/inline/inline_engine.hpp"
-#include "engine/policy/policy_engine.hpp"
-#include "engine/thread/thread_engine.hpp"
+#include "core/engine/inline/inline_engine.hpp"
+#include "core/engine/policy/policy_engine.hpp"
+#include "core/engine/thread/thread_engine.hpp"
+#include "device/dsa/dsa_engine.hpp"
 #include "support/dsa/model_queue.hpp"
 
 namespace gantry {

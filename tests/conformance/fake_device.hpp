@@ -4,7 +4,7 @@
 #include <map>
 #include <mutex>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "device/cpu/cpu_device.hpp"
 
 namespace gantry {

@@ -13,8 +13,8 @@
 #include <future>
 #include <random>
 
-#include "base/test_bytes.hpp"
-#include "base/test_fork.hpp"
+#include "core/base/test_bytes.hpp"
+#include "core/base/test_fork.hpp"
 #include "file_ios.hpp"
 #include "hung_file.hpp"
 

@@ -5,7 +5,7 @@
 #include <gantry/gantry.hpp>
 #include <ostream>
 
-#include "file/uring/file_io.hpp"
+#include "device/file/uring/file_io.hpp"
 
 namespace gantry {
 

@@ -17,7 +17,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/os/fd.hpp"
+#include "core/base/os/fd.hpp"
 
 namespace gantry {
 

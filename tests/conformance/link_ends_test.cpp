@@ -4,8 +4,8 @@
 #include <atomic>
 #include <thread>
 
-#include "base/test_fork.hpp"
-#include "base/test_sanitizer.hpp"
+#include "core/base/test_fork.hpp"
+#include "core/base/test_sanitizer.hpp"
 #include "link_suite.hpp"
 
 // How exports and links end: by a call, by death, by silence.

@@ -4,7 +4,7 @@
 #include <limits>
 #include <random>
 
-#include "base/test_effort.hpp"
+#include "core/base/test_effort.hpp"
 #include "link_suite.hpp"
 
 // What links refuse, and what they do at the edge of their limits.

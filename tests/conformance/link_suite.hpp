@@ -4,7 +4,7 @@
 #include <cstring>
 #include <vector>
 
-#include "base/test_bytes.hpp"
+#include "core/base/test_bytes.hpp"
 #include "links.hpp"
 
 namespace gantry {

@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <gantry/runtime.hpp>
 
+#include "core/trace/tracer.hpp"
 #include "link_suite.hpp"
-#include "trace/tracer.hpp"
 
 // While somebody records, each message and each transfer is in the track of both ends, once, with
 // its bytes.

@@ -2,8 +2,8 @@
 #include <random>
 #include <thread>
 
-#include "base/os/socket.hpp"
-#include "base/test_effort.hpp"
+#include "core/base/os/socket.hpp"
+#include "core/base/test_effort.hpp"
 #include "link_suite.hpp"
 
 // What every link promises of bytes, signals and tickets (gantry/link.hpp).

@@ -1,8 +1,8 @@
 #include <poll.h>
 
-#include "link/record.hpp"
-#include "link/turn.hpp"
 #include "link_suite.hpp"
+#include "net/link/record.hpp"
+#include "net/link/turn.hpp"
 
 // Turns of a loop over a link, and what wakes it.
 namespace gantry {

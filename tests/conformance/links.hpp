@@ -9,9 +9,9 @@
 #include <gantry/link.hpp>
 #include <ostream>
 
-#include "base/os/fd.hpp"
-#include "engine/inline/inline_engine.hpp"
-#include "engine/thread/thread_engine.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/engine/inline/inline_engine.hpp"
+#include "core/engine/thread/thread_engine.hpp"
 
 namespace gantry {
 

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "base/test_sanitizer.hpp"
+#include "core/base/test_sanitizer.hpp"
 #include "pipeline_suite.hpp"
 
 // More steps than 31 bits count, without as much memory: what is read is made as it is asked for,

@@ -1,7 +1,7 @@
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
-#include "base/test_effort.hpp"
+#include "core/base/test_effort.hpp"
 #include "pipeline_suite.hpp"
 #include "shape_reference.hpp"
 

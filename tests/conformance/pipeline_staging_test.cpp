@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <thread>
 
-#include "base/test_sanitizer.hpp"
+#include "core/base/test_sanitizer.hpp"
 #include "pipeline_suite.hpp"
 
 // How memory meets the device, and what explain() says of it.

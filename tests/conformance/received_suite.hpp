@@ -9,7 +9,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/test_bytes.hpp"
+#include "core/base/test_bytes.hpp"
 
 namespace gantry::received {
 

@@ -7,7 +7,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/test_fork.hpp"
+#include "core/base/test_fork.hpp"
 #include "registrars.hpp"
 
 // What every registrar promises (gantry/registrar.hpp).

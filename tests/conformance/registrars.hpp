@@ -5,8 +5,8 @@
 #include <gantry/gantry.hpp>
 #include <ostream>
 
+#include "core/memory/fake_registrar_test.hpp"
 #include "device/cuda/cuda_registrar.hpp"
-#include "memory/fake_registrar_test.hpp"
 
 namespace gantry {
 

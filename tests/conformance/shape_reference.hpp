@@ -6,8 +6,8 @@
 #include <random>
 #include <vector>
 
-#include "engine/shape/test_reference.hpp"
-#include "tensor/groups.hpp"
+#include "core/tensor/groups.hpp"
+#include "shape/reshape/test_reference.hpp"
 
 namespace gantry {
 

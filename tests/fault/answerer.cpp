@@ -2,7 +2,7 @@
 
 #include <sched.h>
 
-#include "base/clock.hpp"
+#include "core/base/clock.hpp"
 #include "fault/asking.hpp"
 #include "fault/awaiting.hpp"
 #include "fault/census.hpp"

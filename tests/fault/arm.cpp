@@ -4,7 +4,7 @@
 #include <time.h>
 #include <unistd.h>
 
-#include "base/clock.hpp"
+#include "core/base/clock.hpp"
 
 namespace gantry {
 namespace fault {

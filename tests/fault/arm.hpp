@@ -3,7 +3,7 @@
 #include <atomic>
 #include <csignal>
 
-#include "channel/wire/step.hpp"
+#include "core/channel/wire/step.hpp"
 
 namespace gantry::fault {
 

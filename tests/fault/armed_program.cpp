@@ -11,10 +11,10 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "base/clock.hpp"
-#include "base/os/fd.hpp"
-#include "channel/wire/step.hpp"
-#include "remote/remote_step.hpp"
+#include "core/base/clock.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/channel/wire/step.hpp"
+#include "net/remote/remote_step.hpp"
 
 #include <fcntl.h>
 

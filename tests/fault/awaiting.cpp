@@ -2,7 +2,7 @@
 
 #include <sys/timerfd.h>
 
-#include "base/event.hpp"
+#include "core/base/event.hpp"
 
 namespace gantry::fault {
 namespace {

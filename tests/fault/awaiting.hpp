@@ -2,7 +2,7 @@
 
 #include <gantry/call.hpp>
 
-#include "base/os/fd.hpp"
+#include "core/base/os/fd.hpp"
 #include "fault/part.hpp"
 
 namespace gantry::fault {

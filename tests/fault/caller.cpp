@@ -1,6 +1,6 @@
 #include "fault/caller.hpp"
 
-#include "base/clock.hpp"
+#include "core/base/clock.hpp"
 #include "fault/asking.hpp"
 #include "fault/awaiting.hpp"
 

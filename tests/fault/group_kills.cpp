@@ -18,8 +18,8 @@
 #include <functional>
 #include <random>
 
-#include "engine/inline/inline_engine.hpp"
-#include "schedule/run/test_ranks.hpp"
+#include "core/engine/inline/inline_engine.hpp"
+#include "ranks/schedule/run/test_ranks.hpp"
 #include "support/subprocess.hpp"
 
 namespace gantry {

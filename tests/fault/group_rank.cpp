@@ -8,8 +8,8 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/inline/inline_engine.hpp"
-#include "schedule/run/test_ranks.hpp"
+#include "core/engine/inline/inline_engine.hpp"
+#include "ranks/schedule/run/test_ranks.hpp"
 
 namespace gantry {
 namespace {

@@ -6,7 +6,7 @@
 #include <stdexcept>
 #include <string>
 
-#include "base/os/fd.hpp"
+#include "core/base/os/fd.hpp"
 #include "fault/arm.hpp"
 
 namespace gantry::fault {

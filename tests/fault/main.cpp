@@ -10,7 +10,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "base/clock.hpp"
+#include "core/base/clock.hpp"
 #include "fault/plan.hpp"
 
 namespace gantry::fault {

@@ -3,8 +3,8 @@
 #include <poll.h>
 #include <sys/wait.h>
 
-#include "base/clock.hpp"
-#include "base/os/socket.hpp"
+#include "core/base/clock.hpp"
+#include "core/base/os/socket.hpp"
 
 namespace gantry::fault {
 

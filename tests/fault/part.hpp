@@ -1,6 +1,6 @@
 #pragma once  // fault/part.hpp: what every role does: wait for the victim, judge results.
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "fault/trouble.hpp"
 
 namespace gantry::fault {

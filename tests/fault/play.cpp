@@ -9,8 +9,8 @@
 #include <map>
 #include <new>
 
-#include "base/clock.hpp"
-#include "engine/inline/inline_engine.hpp"
+#include "core/base/clock.hpp"
+#include "core/engine/inline/inline_engine.hpp"
 #include "fault/census.hpp"
 #include "fault/plan.hpp"
 

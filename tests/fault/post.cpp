@@ -1,7 +1,7 @@
 #include "fault/post.hpp"
 
-#include "base/clock.hpp"
-#include "base/event.hpp"
+#include "core/base/clock.hpp"
+#include "core/base/event.hpp"
 #include "fault/awaiting.hpp"
 #include "fault/census.hpp"
 #include "fault/payload.hpp"

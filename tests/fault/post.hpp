@@ -5,7 +5,7 @@
 #include <map>
 #include <optional>
 
-#include "base/os/fd.hpp"
+#include "core/base/os/fd.hpp"
 #include "fault/part.hpp"
 
 namespace gantry {

@@ -2,7 +2,7 @@
 
 #include <thread>
 
-#include "base/clock.hpp"
+#include "core/base/clock.hpp"
 #include "fault/payload.hpp"
 
 namespace gantry::fault {

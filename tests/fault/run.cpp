@@ -5,7 +5,7 @@
 #include <sys/syscall.h>
 #include <sys/wait.h>
 
-#include "base/os/fd.hpp"
+#include "core/base/os/fd.hpp"
 #include "fault/census.hpp"
 #include "fault/part.hpp"
 #include "fault/roles.hpp"

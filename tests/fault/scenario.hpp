@@ -4,7 +4,7 @@
 #include <array>
 #include <gantry/channel.hpp>
 
-#include "channel/producer/mode_choice.hpp"
+#include "core/channel/producer/mode_choice.hpp"
 
 namespace gantry::fault {
 

@@ -2,7 +2,7 @@
 
 #include <sys/mman.h>
 
-#include "base/clock.hpp"
+#include "core/base/clock.hpp"
 #include "fault/payload.hpp"
 
 namespace gantry::fault {

@@ -1,5 +1,5 @@
 // A calibration read from a file: what is understood survives being written.
-#include "calibration/calibration_text.hpp"
+#include "core/calibration/calibration_text.hpp"
 #include "fuzz/input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -12,11 +12,11 @@
 #include <string>
 #include <vector>
 
-#include "base/event.hpp"
-#include "base/wake.hpp"
-#include "channel/wire/format.hpp"
-#include "channel/wire/metrics_page.hpp"
-#include "channel/wire/protocol.hpp"
+#include "core/base/event.hpp"
+#include "core/base/wake.hpp"
+#include "core/channel/wire/format.hpp"
+#include "core/channel/wire/metrics_page.hpp"
+#include "core/channel/wire/protocol.hpp"
 
 namespace gantry::fuzz {
 

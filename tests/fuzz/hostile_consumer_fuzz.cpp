@@ -2,9 +2,9 @@
 // in its page while messages are sent. The producer must go on, and get all its memory back.
 #include <sys/socket.h>
 
-#include "base/os/socket.hpp"
-#include "channel/naming/rendezvous.hpp"
-#include "engine/inline/inline_engine.hpp"
+#include "core/base/os/socket.hpp"
+#include "core/channel/naming/rendezvous.hpp"
+#include "core/engine/inline/inline_engine.hpp"
 #include "fuzz/folder.hpp"
 #include "fuzz/input.hpp"
 

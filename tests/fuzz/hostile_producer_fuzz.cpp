@@ -5,8 +5,8 @@
 
 #include <thread>
 
-#include "base/os/socket.hpp"
-#include "channel/naming/rendezvous.hpp"
+#include "core/base/os/socket.hpp"
+#include "core/channel/naming/rendezvous.hpp"
 #include "fuzz/folder.hpp"
 #include "fuzz/input.hpp"
 

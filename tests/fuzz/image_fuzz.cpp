@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "base/crc32c.hpp"
-#include "base/os/fd.hpp"
-#include "engine/codec/codec.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/base/os/fd.hpp"
 #include "fuzz/input.hpp"
+#include "image/codec/codec.hpp"
 #include "image/tables.hpp"
 
 namespace {

@@ -5,10 +5,10 @@
 #include <gantry/link.hpp>
 #include <vector>
 
-#include "base/os/fd.hpp"
-#include "engine/inline/inline_engine.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/engine/inline/inline_engine.hpp"
 #include "fuzz/input.hpp"
-#include "link/record.hpp"
+#include "net/link/record.hpp"
 
 namespace {
 

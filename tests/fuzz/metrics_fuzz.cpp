@@ -1,5 +1,5 @@
 // A page of counters that another process wrote.
-#include "channel/wire/metrics_page.hpp"
+#include "core/channel/wire/metrics_page.hpp"
 #include "fuzz/input.hpp"
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {

@@ -1,5 +1,5 @@
 // Records and tables as a hostile producer writes them: what is accepted must be in range.
-#include "channel/wire/received_record.hpp"
+#include "core/channel/wire/received_record.hpp"
 #include "fuzz/input.hpp"
 
 namespace {

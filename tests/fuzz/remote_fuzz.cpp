@@ -4,10 +4,10 @@
 #include <vector>
 
 #include "fuzz/input.hpp"
-#include "remote/admission.hpp"
-#include "remote/listing.hpp"
-#include "remote/remote_name.hpp"
-#include "remote/session/remote_record.hpp"
+#include "net/remote/admission.hpp"
+#include "net/remote/listing.hpp"
+#include "net/remote/remote_name.hpp"
+#include "net/remote/session/remote_record.hpp"
 
 namespace {
 

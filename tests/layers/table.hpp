@@ -10,7 +10,7 @@ using Words = std::vector<std::string>;
 
 /// One row of the table of modules. Modules are named by their path, without the leading `src/`.
 struct Module {
-  std::string path;              ///< From the root of the tree: "src/engine/inline".
+  std::string path;              ///< From the root of the tree: "src/core/engine/inline".
   bool with_subfolders = false;  ///< Written `path/**`.
   Words public_headers;          ///< Below include/gantry/: "engine.hpp".
   Words sees;                    ///< Modules whose public headers it may include.

@@ -7,8 +7,8 @@
 
 #include <fstream>
 
-#include "base/os/worker_thread.hpp"
-#include "base/sizes.hpp"
+#include "core/base/os/worker_thread.hpp"
+#include "core/base/sizes.hpp"
 #include "limits/exchange.hpp"
 
 namespace gantry {

@@ -12,8 +12,8 @@
 #include <cerrno>
 #include <cstdlib>
 
-#include "base/os/memfd.hpp"
-#include "base/test_refusals.hpp"
+#include "core/base/os/memfd.hpp"
+#include "core/base/test_refusals.hpp"
 #include "limits/exchange.hpp"
 
 namespace gantry {

@@ -13,8 +13,8 @@
 #include <set>
 #include <thread>
 
-#include "base/event.hpp"
-#include "channel/test_support.hpp"
+#include "core/base/event.hpp"
+#include "core/channel/test_support.hpp"
 
 // Signals are the program's: no thread of the library takes one that a process can be sent.
 namespace gantry {

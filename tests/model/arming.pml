@@ -1,5 +1,5 @@
 /* A consumer that sleeps elsewhere: in its user's poll() or epoll, on Consumer::event_descriptor().
- * src/channel/consumer/consumer_waiter.{hpp,cpp}: event_descriptor(), arm(), disarm(),
+ * src/core/channel/consumer/consumer_waiter.{hpp,cpp}: event_descriptor(), arm(), disarm(),
  * wait_for_landing(); consumer.cpp: receive(), wait_any() with a deadline that has passed;
  * waiter.hpp: wait_once().
  *

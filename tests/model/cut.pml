@@ -1,8 +1,8 @@
 /* A reader that is cut while it lives: too slow with SlowConsumer::disconnect, or it cannot be told of
- * new memory. ConsumerSet::cut(), left(), forget_departed() (src/channel/consumers/consumer_set.cpp),
+ * new memory. ConsumerSet::cut(), left(), forget_departed() (src/core/channel/consumers/consumer_set.cpp),
  * SendOperation::publish_then_copy(), landed(), abort() (send_operation.cpp),
  * IncomingMessage::landed(), ReceiveQueue::look(), ReceivedPayloads::hear(), Consumer::Impl::leave()
- * (src/channel/consumer).
+ * (src/core/channel/consumer).
  *
  * The producer takes the cut reader out of its readers at once and shuts down its own direction of
  * the socket. The slots go back; what lies in them stays as it is ("departed") until the reader

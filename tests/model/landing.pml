@@ -1,8 +1,8 @@
 /* A message that is published first and lands after: landing word, streamed window, abort, and the
  * sleeps of both sides: SendOperation::publish_then_copy(), copy_chunks(), await_window(), landed(),
- * abort() (src/channel/producer/send_operation.cpp), Publisher::wake_holders(), chunks_passed_of(), left(),
+ * abort() (src/core/channel/producer/send_operation.cpp), Publisher::wake_holders(), chunks_passed_of(), left(),
  * IncomingMessage, ConsumerWaiter::wait_for_landing(), ReceivedPayloads::pass_chunks()
- * (src/channel/consumer).
+ * (src/core/channel/consumer).
  *
  * The number that stands beside the landing word is always the message's own here, where no reader is
  * cut; cut.pml has it.

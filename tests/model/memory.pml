@@ -1,5 +1,5 @@
 /* Payload memory runs out while messages are on their way: Producer::Impl::allocate()
- * (src/channel/producer/credit_gate.cpp). The sender waits until a slot has come back since it counted them;
+ * (src/core/channel/producer/credit_gate.cpp). The sender waits until a slot has come back since it counted them;
  * the acceptor gives slots back at the same time, when their reader leaves. Two slots are out; the
  * memory of either would do; the reader of the second keeps it for ever.
  *

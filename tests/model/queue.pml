@@ -1,6 +1,6 @@
-/* A queue of work: src/channel/queue/work_queue.cpp (serve(), take(), part(), deliver()),
+/* A queue of work: src/core/channel/queue/work_queue.cpp (serve(), take(), part(), deliver()),
  * work_ledger.{hpp,cpp}, work_member.cpp (get(), open_item(), done(), leave()), and of
- * src/channel/inbox/producer_listener.cpp announce() and is_expecting().
+ * src/core/channel/inbox/producer_listener.cpp announce() and is_expecting().
  *
  * WORKERS ask, get, acknowledge, in the order of their kind, and may die at any step (DEATH: so
  * many of them). A worker has one connection: over it it asks, acknowledges and, when it dies, is

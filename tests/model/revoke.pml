@@ -1,4 +1,4 @@
-/* Taking back what a slow reader has not taken: src/sync/spsc/revocable_ring.hpp,
+/* Taking back what a slow reader has not taken: src/core/sync/spsc/revocable_ring.hpp,
  * Publisher::take_back_surplus(), ConsumerState::take_back_oldest() (channel/consumers/publisher.cpp, consumer_state.cpp),
  * ReceiveQueue::claim_next(), pass_over() (channel/consumer/receive_queue.cpp).
  *

@@ -1,5 +1,5 @@
 /* One ring between a producer and a consumer, both asleep when there is nothing to do, either dead
- * or gone at any step: src/sync/spsc/sequence_ring.hpp, wait_flag.hpp, CreditGate::wait_until()
+ * or gone at any step: src/core/sync/spsc/sequence_ring.hpp, wait_flag.hpp, CreditGate::wait_until()
  * (channel/producer/credit_gate.hpp), Consumer::Impl::receive(), wait_any() (consumer.cpp),
  * ReceiveQueue::copy_small(), look() (receive_queue.cpp).
  *

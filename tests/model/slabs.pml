@@ -1,7 +1,7 @@
-/* Memory that is announced, dropped and let go: AnnouncedSlabs (src/channel/consumers/announced_slabs.cpp),
+/* Memory that is announced, dropped and let go: AnnouncedSlabs (src/core/channel/consumers/announced_slabs.cpp),
  * Publisher::announce(), publish() (publisher.cpp), ReceivedSlabs, PinnedSlabs
  * (received_slabs.cpp), ReceivedPayloads::find_bytes(), confirm_heard() (received_payloads.cpp),
- * PoolState::fit_budget() (src/memory/pool/pool.cpp).
+ * PoolState::fit_budget() (src/core/memory/pool/pool.cpp).
  *
  * A slab holds one block. A message has one segment or two, each in a slab that there is or in a new
  * one. Empty slabs are dropped when the budget leaves no room for a new one. Of the readers the last

@@ -1,5 +1,5 @@
-/* Going to sleep without missing the wake-up: src/sync/wait_flag.hpp, base/wake.hpp, and the turns of
- * wait_once() in src/channel/wire/waiter.hpp.
+/* Going to sleep without missing the wake-up: src/core/sync/wait_flag.hpp, base/wake.hpp, and the turns of
+ * wait_once() in src/core/channel/wire/waiter.hpp.
  *
  * One sleeper S; two threads X and Y of the other side that share one WakeFilter, as a consumer's
  * threads do when one receives and another releases. Each changes its own word W twice; S wants all

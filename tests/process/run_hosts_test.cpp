@@ -14,7 +14,7 @@
 #include <sstream>
 #include <thread>
 
-#include "base/os/fd.hpp"
+#include "core/base/os/fd.hpp"
 #include "run_support.hpp"
 
 namespace gantry::test {

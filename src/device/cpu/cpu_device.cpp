@@ -6,9 +6,9 @@
 #include <limits>
 #include <thread>
 
-#include "base/os/numa_nodes.hpp"
-#include "base/os/system_memory.hpp"
-#include "base/result.hpp"
+#include "core/base/os/numa_nodes.hpp"
+#include "core/base/os/system_memory.hpp"
+#include "core/base/result.hpp"
 #include "device/cpu/work_team.hpp"
 #include "device/device_base.hpp"
 

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "base/os/worker_thread.hpp"
-#include "base/result.hpp"
+#include "core/base/os/worker_thread.hpp"
+#include "core/base/result.hpp"
 
 namespace gantry {
 namespace {

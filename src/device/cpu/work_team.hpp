@@ -11,7 +11,7 @@
 #include <thread>
 #include <vector>
 
-#include "base/os/fork.hpp"
+#include "core/base/os/fork.hpp"
 
 namespace gantry {
 

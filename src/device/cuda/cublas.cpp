@@ -4,7 +4,7 @@
 #include <limits>
 #include <new>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/executor.hpp"
 #include "device/gemm_arguments.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "base/os/block_signals.hpp"
+#include "core/base/os/block_signals.hpp"
 #include "device/cuda/executor.hpp"
 #include "device/cuda/program.hpp"
 #include "device/device_base.hpp"

@@ -1,7 +1,7 @@
 #include "device/cuda/cuda_registrar.hpp"
 
-#include "base/os/block_signals.hpp"
-#include "base/result.hpp"
+#include "core/base/os/block_signals.hpp"
+#include "core/base/result.hpp"
 #include "device/cuda/context.hpp"
 
 namespace gantry {

@@ -1,6 +1,6 @@
 #include "device/cuda/driver.hpp"
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 
 namespace gantry::cuda {
 namespace {

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <thread>
 
-#include "base/assert.hpp"
-#include "base/os/worker_thread.hpp"
-#include "base/result.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/os/worker_thread.hpp"
+#include "core/base/result.hpp"
 #include "device/cuda/cublas.hpp"
 #include "device/cuda/program.hpp"
 

@@ -4,7 +4,7 @@
 #include <limits>
 #include <sstream>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "device/cuda/driver.hpp"
 #include "device/cuda/executor.hpp"
 

@@ -1,11 +1,11 @@
 #include <unistd.h>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
+#include "core/runtime/components.hpp"
 #include "device/cuda/cuda_registrar.hpp"
-#include "engine/dsa/device_queue.hpp"
-#include "engine/dsa/dsa_engine.hpp"
-#include "registrar/uring/registrar.hpp"
-#include "runtime/components.hpp"
+#include "device/dsa/device_queue.hpp"
+#include "device/dsa/dsa_engine.hpp"
+#include "device/uring/registrar.hpp"
 
 // What the component device adds to the core: the engine dsa, two registrars.
 namespace gantry {

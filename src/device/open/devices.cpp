@@ -3,8 +3,8 @@
 #include <gantry/device.hpp>
 #include <gantry/runtime.hpp>
 
-#include "base/moved_from.hpp"
-#include "base/result.hpp"
+#include "core/base/moved_from.hpp"
+#include "core/base/result.hpp"
 #include "device/cpu/cpu_device.hpp"
 #include "device/cuda/cuda_device.hpp"
 #include "device/cuda/cuda_registrar.hpp"

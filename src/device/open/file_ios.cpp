@@ -1,7 +1,7 @@
 #include "device/open/file_ios.hpp"
 
-#include "base/result.hpp"
-#include "file/uring/file_io.hpp"
+#include "core/base/result.hpp"
+#include "device/file/uring/file_io.hpp"
 
 namespace gantry {
 namespace {

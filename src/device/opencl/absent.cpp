@@ -1,5 +1,5 @@
 // Built instead of the backend where the headers of OpenCL are not installed.
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "device/opencl/opencl_device.hpp"
 
 namespace gantry {

@@ -9,7 +9,7 @@
 #include <condition_variable>
 #include <mutex>
 
-#include "base/os/block_signals.hpp"
+#include "core/base/os/block_signals.hpp"
 
 namespace gantry::opencl {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "device/operation.hpp"
 
 namespace gantry::opencl {

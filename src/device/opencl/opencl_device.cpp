@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <bit>
 
-#include "base/os/block_signals.hpp"
+#include "core/base/os/block_signals.hpp"
 #include "device/device_base.hpp"
 #include "device/opencl/driver.hpp"
 #include "device/opencl/executor.hpp"

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <unordered_map>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "image/keep/kept_message.hpp"
 
 namespace gantry {

@@ -15,8 +15,8 @@
 #include <sstream>
 #include <thread>
 
-#include "base/os/fd.hpp"
-#include "engine/inline/inline_engine.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/engine/inline/inline_engine.hpp"
 #include "image/keep/kept_message.hpp"
 #include "image/keep/test_kept.hpp"
 

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <fstream>
 
-#include "engine/inline/inline_engine.hpp"
+#include "core/engine/inline/inline_engine.hpp"
 #include "image/keep/kept_message.hpp"
 #include "image/keep/test_kept.hpp"
 #include "image/load/test_gated_file_io.hpp"

@@ -6,11 +6,11 @@
 #include <array>
 #include <utility>
 
-#include "base/event.hpp"
-#include "base/os/fork.hpp"
-#include "base/os/system_memory.hpp"
-#include "base/result.hpp"
-#include "engine/inline/inline_engine.hpp"
+#include "core/base/event.hpp"
+#include "core/base/os/fork.hpp"
+#include "core/base/os/system_memory.hpp"
+#include "core/base/result.hpp"
+#include "core/engine/inline/inline_engine.hpp"
 #include "image/keep/kept_message.hpp"
 
 namespace gantry {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 
 namespace gantry::image {
 

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <thread>
 
-#include "base/event.hpp"
+#include "core/base/event.hpp"
 #include "image/test_image.hpp"
 
 namespace gantry::test {

@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/load/test_held_copies.hpp"
 #include "image/test_image.hpp"

@@ -6,11 +6,11 @@
 #include <deque>
 #include <utility>
 
-#include "base/assert.hpp"
-#include "base/os/disown.hpp"
-#include "base/os/numa_nodes.hpp"
-#include "base/os/worker_thread.hpp"
-#include "base/text_lines.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/os/disown.hpp"
+#include "core/base/os/numa_nodes.hpp"
+#include "core/base/os/worker_thread.hpp"
+#include "core/base/text_lines.hpp"
 #include "image/tables.hpp"
 
 namespace gantry {

@@ -5,9 +5,9 @@
 #include <gantry/image.hpp>
 #include <thread>
 
-#include "base/assert.hpp"
-#include "base/os/fork.hpp"
-#include "engine/codec/codec.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/os/fork.hpp"
+#include "image/codec/codec.hpp"
 
 namespace gantry {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <gantry/image.hpp>
 
-#include "base/assert.hpp"
-#include "base/os/disown.hpp"
-#include "base/text_lines.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/os/disown.hpp"
+#include "core/base/text_lines.hpp"
 #include "image/tables.hpp"
 #include "image/unpack_chunk.hpp"
 

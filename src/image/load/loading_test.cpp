@@ -8,7 +8,7 @@
 #include <cstring>
 #include <set>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "image/load/loading.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/test_image.hpp"

@@ -11,7 +11,7 @@
 #include <mutex>
 #include <vector>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 
 namespace gantry::test {
 

@@ -18,8 +18,8 @@
 #include <functional>
 #include <thread>
 
-#include "base/os/fd.hpp"
-#include "base/test_fork.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/base/test_fork.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/snapshot/test_snapshot.hpp"
 

@@ -9,9 +9,9 @@
 #include <charconv>
 #include <shared_mutex>
 
-#include "base/assert.hpp"
-#include "base/os/fault_answers.hpp"
-#include "base/os/userfaultfd.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/os/fault_answers.hpp"
+#include "core/base/os/userfaultfd.hpp"
 
 // Of a kernel newer than the headers: Linux 6.6.
 #ifndef UFFD_FEATURE_POISON

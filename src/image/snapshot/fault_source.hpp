@@ -14,8 +14,8 @@
 #include <shared_mutex>
 #include <span>
 
-#include "base/os/fd.hpp"
-#include "base/result.hpp"
+#include "core/base/os/fd.hpp"
+#include "core/base/result.hpp"
 #include "image/snapshot/memory.hpp"
 
 namespace gantry::snapshot {

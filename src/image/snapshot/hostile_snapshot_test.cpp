@@ -7,8 +7,8 @@
 #include <fstream>
 #include <thread>
 
-#include "base/crc32c.hpp"
-#include "base/test_fork.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/base/test_fork.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/snapshot/memory.hpp"
 #include "image/snapshot/tables.hpp"

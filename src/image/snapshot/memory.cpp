@@ -8,10 +8,10 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/assert.hpp"
-#include "base/os/memfd.hpp"
-#include "base/result.hpp"
-#include "base/sizes.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/os/memfd.hpp"
+#include "core/base/result.hpp"
+#include "core/base/sizes.hpp"
 #include "image/tables.hpp"
 
 // Of kernels newer than the headers: Linux 5.18.

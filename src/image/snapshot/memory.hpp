@@ -9,7 +9,7 @@
 #include <unordered_map>
 #include <vector>
 
-#include "base/os/fd.hpp"
+#include "core/base/os/fd.hpp"
 
 namespace gantry::snapshot {
 

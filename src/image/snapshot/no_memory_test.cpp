@@ -8,7 +8,7 @@
 #include <new>
 #include <string_view>
 
-#include "base/test_fork.hpp"
+#include "core/base/test_fork.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/snapshot/test_snapshot.hpp"
 

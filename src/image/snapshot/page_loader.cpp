@@ -4,12 +4,12 @@
 #include <thread>
 #include <utility>
 
-#include "base/assert.hpp"
-#include "base/crc32c.hpp"
-#include "base/event.hpp"
-#include "base/os/thread_urgency.hpp"
-#include "base/os/worker_thread.hpp"
-#include "base/result.hpp"
+#include "core/base/assert.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/base/event.hpp"
+#include "core/base/os/thread_urgency.hpp"
+#include "core/base/os/worker_thread.hpp"
+#include "core/base/result.hpp"
 #include "image/tables.hpp"
 #include "image/unpack_chunk.hpp"
 

@@ -7,7 +7,7 @@
 #include <span>
 #include <vector>
 
-#include "engine/codec/codec.hpp"
+#include "image/codec/codec.hpp"
 #include "image/load/load_job.hpp"
 #include "image/snapshot/fault_source.hpp"
 #include "image/snapshot/memory.hpp"

@@ -6,12 +6,12 @@
 #include <thread>
 #include <unordered_set>
 
-#include "base/event.hpp"
-#include "base/os/disown.hpp"
-#include "base/os/fork_error.hpp"
-#include "base/os/thread_urgency.hpp"
-#include "base/os/worker_thread.hpp"
-#include "base/text_lines.hpp"
+#include "core/base/event.hpp"
+#include "core/base/os/disown.hpp"
+#include "core/base/os/fork_error.hpp"
+#include "core/base/os/thread_urgency.hpp"
+#include "core/base/os/worker_thread.hpp"
+#include "core/base/text_lines.hpp"
 #include "image/snapshot/page_loader.hpp"
 #include "image/snapshot/tables.hpp"
 

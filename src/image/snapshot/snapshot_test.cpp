@@ -6,7 +6,7 @@
 #include <atomic>
 #include <thread>
 
-#include "base/test_effort.hpp"
+#include "core/base/test_effort.hpp"
 #include "image/load/test_gated_file_io.hpp"
 #include "image/snapshot/test_snapshot.hpp"
 

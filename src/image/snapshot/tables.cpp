@@ -7,8 +7,8 @@
 #include <unordered_set>
 #include <utility>
 
-#include "base/crc32c.hpp"
-#include "base/text_lines.hpp"
+#include "core/base/crc32c.hpp"
+#include "core/base/text_lines.hpp"
 #include "image/tables.hpp"
 
 namespace gantry::snapshot {

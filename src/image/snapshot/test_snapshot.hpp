@@ -8,7 +8,7 @@
 #include <cstring>
 #include <random>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 #include "image/snapshot/memory.hpp"
 #include "image/test_image.hpp"
 

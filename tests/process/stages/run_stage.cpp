@@ -21,7 +21,7 @@
 #include <span>
 #include <vector>
 
-#include "base/test_refusals.hpp"
+#include "core/base/test_refusals.hpp"
 
 namespace {
 

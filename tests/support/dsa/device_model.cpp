@@ -4,9 +4,9 @@
 #include <chrono>
 #include <system_error>
 
-#include "base/clock.hpp"
-#include "base/os/cpu.hpp"
-#include "base/result.hpp"
+#include "core/base/clock.hpp"
+#include "core/base/os/cpu.hpp"
+#include "core/base/result.hpp"
 
 namespace gantry::dsa {
 namespace {

@@ -11,7 +11,7 @@
 #include <optional>
 #include <thread>
 
-#include "engine/dsa/work_queue.hpp"
+#include "device/dsa/work_queue.hpp"
 #include "support/dsa/model_checks.hpp"
 #include "support/dsa/model_faults.hpp"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <chrono>
 
-#include "base/test_effort.hpp"
+#include "core/base/test_effort.hpp"
 #include "support/dsa/test_model.hpp"
 
 // Every operation against a plain reference, and the queue as several threads see it. Randomness

@@ -1,6 +1,6 @@
 #pragma once  // tests/support/dsa/model_checks.hpp: what the device refuses before it begins.
 
-#include "engine/dsa/descriptor.hpp"
+#include "device/dsa/descriptor.hpp"
 #include "support/dsa/model_memory.hpp"
 
 namespace gantry::dsa {

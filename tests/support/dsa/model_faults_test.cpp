@@ -1,4 +1,4 @@
-#include "base/test_effort.hpp"
+#include "core/base/test_effort.hpp"
 #include "support/dsa/test_model.hpp"
 
 // Page faults, scripted and real, and that whoever goes on by the published rule loses nothing.

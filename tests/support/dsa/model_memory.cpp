@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <cstring>
 
-#include "base/result.hpp"
+#include "core/base/result.hpp"
 
 namespace gantry::dsa {
 namespace {

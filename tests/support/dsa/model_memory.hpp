@@ -1,8 +1,8 @@
 #pragma once  // tests/support/dsa/model_memory.hpp: memory as a device sees it: addresses that may
               // fault.
 
-#include "base/sizes.hpp"
-#include "engine/dsa/descriptor.hpp"
+#include "core/base/sizes.hpp"
+#include "device/dsa/descriptor.hpp"
 
 namespace gantry::dsa {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "engine/dsa/descriptor.hpp"
+#include "device/dsa/descriptor.hpp"
 #include "support/dsa/model_memory.hpp"
 
 namespace gantry::dsa {

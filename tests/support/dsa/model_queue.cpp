@@ -2,8 +2,8 @@
 
 #include <cerrno>
 
-#include "base/os/fork.hpp"
-#include "base/result.hpp"
+#include "core/base/os/fork.hpp"
+#include "core/base/result.hpp"
 
 namespace gantry::dsa {
 namespace {

@@ -1,6 +1,6 @@
 #pragma once  // tests/support/dsa/model_queue.hpp: the device model as a work queue.
 
-#include "engine/dsa/work_queue.hpp"
+#include "device/dsa/work_queue.hpp"
 #include "support/dsa/device_model.hpp"
 
 namespace gantry::dsa {

@@ -81,7 +81,7 @@ std::vector<EngineStatus> registrars() {
   return statuses;
 }
 
-/// As src/trace/probes.hpp has it.
+/// As src/core/trace/probes.hpp has it.
 EngineStatus probes() {
 #if !defined(GANTRY_NO_PROBES) && __has_include(<sys/sdt.h>)
   return {"probes", true, "bpftrace, perf and gdb find them in the library (USDT)", ""};

@@ -72,7 +72,7 @@ void Collector::look() {
   if (rows) snapshot->ranks = list_ranks(directory_).value_or(std::vector<RankStatus>());
   snapshot->number = last->number + 1;
   snapshot->failed_looks = last->failed_looks + (rows ? 0 : 1);
-  if (rows) snapshot->gone = obituary_.read(snapshot->rows, snapshot->ranks);
+  if (rows) snapshot->gone = deaths_.read(snapshot->rows, snapshot->ranks);
   snapshot->gone_total = last->gone_total + snapshot->gone.size();
   std::ranges::copy(last->gone, std::back_inserter(snapshot->gone));
   snapshot->gone.resize(std::min(snapshot->gone.size(), kGoneKept));

@@ -7,7 +7,7 @@
 #include <mutex>
 #include <thread>
 
-#include "look/serve/obituary.hpp"
+#include "look/serve/death_report.hpp"
 
 namespace gantry::cli {
 
@@ -59,8 +59,8 @@ class Collector {
   void remember(const Snapshot& snapshot);
 
   const std::string directory_;
-  Looks looks_;        // the thread's
-  Obituary obituary_;  // the thread's
+  Looks looks_;         // the thread's
+  DeathReport deaths_;  // the thread's
   mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool is_stopping_ = false;

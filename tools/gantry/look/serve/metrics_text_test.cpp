@@ -259,34 +259,34 @@ Row row_with(int producer, int consumer) {
   return row;
 }
 
-TEST(Obituary, TellsTheDeadFromThoseWhoLeft) {
+TEST(DeathReport, TellsTheDeadFromThoseWhoLeft) {
   Child producer;
   Child consumer;
-  Obituary obituary;
-  EXPECT_THAT(obituary.read({row_with(producer.pid(), consumer.pid())}, {}), IsEmpty());
-  EXPECT_THAT(obituary.read({row_with(producer.pid(), 0)}, {}), IsEmpty());  // it lives
-  EXPECT_THAT(obituary.read({row_with(producer.pid(), consumer.pid())}, {}), IsEmpty());
+  DeathReport deaths;
+  EXPECT_THAT(deaths.read({row_with(producer.pid(), consumer.pid())}, {}), IsEmpty());
+  EXPECT_THAT(deaths.read({row_with(producer.pid(), 0)}, {}), IsEmpty());  // it lives
+  EXPECT_THAT(deaths.read({row_with(producer.pid(), consumer.pid())}, {}), IsEmpty());
   consumer.end();
-  EXPECT_THAT(obituary.read({row_with(producer.pid(), 0)}, {}),
+  EXPECT_THAT(deaths.read({row_with(producer.pid(), 0)}, {}),
               ElementsAre(AllOf(Field(&Gone::pid, consumer.pid()), Field(&Gone::role, "consumer"),
                                 Field(&Gone::where, "c"))));
-  EXPECT_THAT(obituary.read({row_with(producer.pid(), 0)}, {}), IsEmpty());  // told once
+  EXPECT_THAT(deaths.read({row_with(producer.pid(), 0)}, {}), IsEmpty());  // told once
   producer.end();
-  EXPECT_THAT(obituary.read({}, {}),
+  EXPECT_THAT(deaths.read({}, {}),
               ElementsAre(AllOf(Field(&Gone::pid, producer.pid()),
                                 Field(&Gone::last, "at the last look its stream had not ended"))));
 }
 
 // Of a channel that does not answer nothing is heard of its consumers either.
-TEST(Obituary, WhoIsOnlyNotHeardOfIsNotGone) {
+TEST(DeathReport, WhoIsOnlyNotHeardOfIsNotGone) {
   Child consumer;
-  Obituary obituary;
-  EXPECT_THAT(obituary.read({row_with(::getpid(), consumer.pid())}, {}), IsEmpty());
+  DeathReport deaths;
+  EXPECT_THAT(deaths.read({row_with(::getpid(), consumer.pid())}, {}), IsEmpty());
   Row silent = row_with(::getpid(), 0);
   silent.channel.answered = false;
   consumer.end();
-  EXPECT_THAT(obituary.read({silent}, {}), IsEmpty());
-  EXPECT_EQ(obituary.read({row_with(::getpid(), 0)}, {}).size(), 1u);
+  EXPECT_THAT(deaths.read({silent}, {}), IsEmpty());
+  EXPECT_EQ(deaths.read({row_with(::getpid(), 0)}, {}).size(), 1u);
 }
 
 }  // namespace

@@ -1,0 +1,251 @@
+#pragma once  // channel/consumers/consumer_set.hpp: all consumers of a channel: how they come and
+              // go, and what they hold.
+
+#include <poll.h>
+
+#include <gantry/runtime.hpp>
+#include <mutex>
+#include <span>
+
+#include "core/base/assert.hpp"
+#include "core/channel/consumers/announced_slabs.hpp"
+#include "core/channel/consumers/consumer_state.hpp"
+#include "core/channel/consumers/kept_messages.hpp"
+#include "core/channel/consumers/slot_table.hpp"
+
+namespace gantry {
+
+/// What consumers that left, or were cut off, may still read. Their slots are lent again at once;
+/// the memory waits here. Used under the channel's lock.
+///   G1  Nobody writes memory in here.
+///   G2  A consumer that was cut off keeps all that it was given until it confirms, by hanging up,
+///       that it takes no more. From then on it keeps what it had taken and not released.
+///   G3  What a dead process held stays while anybody has a copy of its wake-up sender. Whoever it
+///       forwarded messages to has one for as long as it maps their memory, as has a fork.
+class DepartedConsumers {
+ public:
+  /// Takes shares of what `consumer` holds of `slots`. The caller then removes it from the slots.
+  /// `confirmed`: it takes no more, and holds nothing that it has not taken.
+  void add(std::unique_ptr<ConsumerState> consumer, const SlotTable& slots, bool confirmed);
+  /// The consumer with this id hung up or died. G2
+  void confirm(unsigned id);
+  /// Drops what was released, and what nobody is left to read. G3
+  /// True: there is news for those that wait for memory, or sleep on their wake-up sockets.
+  bool sweep();
+  /// The channel ends: nobody ever gets the memory that is still here.
+  void abandon() noexcept;
+
+  /// They may still ring, as they release what they hold.
+  template <class Visit>
+  void for_each(Visit visit) const {
+    for (const Departed& one : all_) visit(*one.consumer);
+  }
+  [[nodiscard]] bool is_empty() const noexcept { return all_.empty(); }
+  /// True if they may read a message that was passed on.
+  [[nodiscard]] bool holds_forwards() const noexcept;
+  /// The most consumers that may have left with messages in hand. Otherwise consumers that join and
+  /// leave so again and again would in the end have all memory.
+  static constexpr unsigned kMost = 64;
+  /// True if `user` has used up its share: each user that has some in here, and `user`, may have an
+  /// equal share of kMost. It is let in again only when some of it was released, or died.
+  [[nodiscard]] bool has_full_share(uid_t user) const;
+  /// Pieces of memory that came back so far.
+  [[nodiscard]] std::uint64_t returns() const noexcept { return returns_; }
+  /// `age(ticks)`: the time since then.
+  template <class Age>
+  void describe(std::vector<DepartedStatus>& all, Age age) const;
+
+ private:
+  struct Departed {
+    std::unique_ptr<ConsumerState> consumer;
+    std::vector<std::pair<std::size_t, Slot>> memory;
+    bool confirmed;
+  };
+
+  std::vector<Departed> all_;
+  std::uint64_t returns_ = 0;
+};
+
+template <class Age>
+void DepartedConsumers::describe(std::vector<DepartedStatus>& all, Age age) const {
+  for (const Departed& one : all_) {
+    DepartedStatus& told = all.emplace_back();
+    told.pid = one.consumer->resources().pid;
+    told.who = decode_name(one.consumer->resources().page().who);
+    told.messages = static_cast<unsigned>(one.memory.size());
+    for (const auto& [slot, memory] : one.memory) {
+      told.bytes += memory.bytes;
+      told.age = std::max(told.age, age(memory.ticks));
+    }
+  }
+}
+
+/// The producer's side of its consumers, below the Publisher, which sends to them. The sender or
+/// the acceptor calls every member under mutex(); nothing here waits. The Publisher has I2, I4 and
+/// I5.
+///   I1  A slot is free exactly when no consumer, the sender, the backlog or the history needs it.
+///   I3  Nobody writes what a consumer that left or was cut off may still read: see
+///       DepartedConsumers.
+///   I6  No two consumers share a place or an id; a later consumer has a larger id.
+///   I7  is_plain() while there are consumers, all of them block, none is cut, and there is no
+///       history. only() is the consumer that is alone then, else null: a message goes beside its
+///       record only to that one.
+///   I9  No consumer has more unread messages than its ring has cells.
+///   I10 lost() is empty while there is a consumer; any_cut_ is set while a consumer is cut.
+class ConsumerSet {
+ public:
+  struct Limits {
+    unsigned slots;
+    unsigned consumers;
+    unsigned history;
+    Bytes bytes_in_flight;
+    bool keeps_memory;                     ///< Slots keep small blocks for their next messages.
+    std::string_view reader = "consumer";  ///< What errors call whoever reads.
+  };
+  ConsumerSet(const Pool& pool, const Limits& limits)
+      : slabs_(pool), limits_(limits), slots_(limits.keeps_memory), kept_(slots_, limits.history) {}
+  ~ConsumerSet();
+  ConsumerSet(const ConsumerSet&) = delete;
+  ConsumerSet& operator=(const ConsumerSet&) = delete;
+
+  [[nodiscard]] std::mutex& mutex() const noexcept { return mutex_; }
+
+  // ---- consumers come and go: the acceptor
+
+  [[nodiscard]] bool has_place() const noexcept;
+  /// Tells the consumer of the slabs, gives it what is kept for it, then says `ready`. Returns its
+  /// id for left(). After an error it is as if it had never come.
+  [[nodiscard]] Result<unsigned> admit(std::unique_ptr<ConsumerResources> resources, Region page);
+  /// The consumer hung up, or its process died. If it was the last, what it had not taken waits for
+  /// the next.
+  void left(unsigned id);
+  /// The process of a consumer that hung up earlier died.
+  void forget_departed() {
+    if (departed_.sweep()) wake_producer();
+  }
+  /// The only consumer that was expected never will come.
+  void expect_nobody(std::string why);
+  /// Tells the consumers, and those that join later, that nothing more is published.
+  void end_stream();
+  /// Ends every connection: the consumers see the hang-up.
+  void hang_up() noexcept;
+
+  // ---- taking in what they did: the sender
+
+  /// Takes in how far the consumers have come; cuts off those whose words are impossible.
+  void refresh();
+  /// The same for one of them. False: it is cut off.
+  [[nodiscard]] bool look_at(ConsumerState& consumer);
+  /// Takes back the slots that the consumer has released.
+  void reclaim(ConsumerState& consumer) noexcept;
+  /// Serves the consumer no longer. Call retire_the_cut() after the round in which it was cut.
+  void cut(ConsumerState& consumer, Code code, std::string_view why);
+  static constexpr std::string_view kNonsense = "wrote nonsense into its page";
+  void retire_the_cut();
+
+  // ---- who they are
+
+  [[nodiscard]] const std::vector<std::unique_ptr<ConsumerState>>& consumers() const noexcept {
+    return consumers_;
+  }
+  [[nodiscard]] unsigned count() const noexcept;  ///< Consumers that have joined.
+  [[nodiscard]] bool anyone_came() const noexcept { return anyone_came_; }
+  [[nodiscard]] bool is_plain() const noexcept { return is_plain_; }  ///< I7
+  /// The consumer that messages may go beside their records for. I7
+  [[nodiscard]] ConsumerState* only() const noexcept { return only_; }
+  /// True if all consumers block: a window may wait for them.
+  [[nodiscard]] bool all_block() const noexcept;
+  [[nodiscard]] std::uint64_t who_block() const noexcept;  ///< As bits.
+  /// Why there is no consumer any more; empty while there is one, or before the first.
+  [[nodiscard]] const std::optional<Error>& lost() const noexcept { return lost_; }
+  /// The last word of the newest consumer, told_why(), if it was one: also before its end is
+  /// seen.
+  [[nodiscard]] std::optional<Error> hear_trouble();
+
+  // ---- what they share
+
+  [[nodiscard]] const Limits& limits() const noexcept { return limits_; }
+  [[nodiscard]] SlotTable& slots() noexcept { return slots_; }
+  [[nodiscard]] AnnouncedSlabs& slabs() noexcept { return slabs_; }
+  [[nodiscard]] KeptMessages& kept() noexcept { return kept_; }
+  [[nodiscard]] const DepartedConsumers& departed() const noexcept { return departed_; }
+  [[nodiscard]] bool has_ended() const noexcept { return ended_; }
+
+  // ---- sleeping: see ConsumerWakes
+
+  /// The sender sleeps on `event` until it gives none.
+  void sleep_on(SharedFd event) noexcept { event_ = std::move(event); }
+  /// Called by another thread of this process when the consumers have changed.
+  void wake_producer() const noexcept;
+  /// All consumers that may ring, also departed ones.
+  template <class Visit>
+  void for_each_ringing(Visit visit) {
+    for (const auto& consumer : consumers_) visit(*consumer);
+    departed_.for_each(visit);
+  }
+
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. Checks I1 as far as it shows here, I2 of the
+  /// backlog, I6, I7, I9 and I10.
+  void check_invariants() const noexcept;
+
+ private:
+  friend struct InvariantBreaker<ConsumerSet>;
+
+  void find_only() noexcept;
+  [[nodiscard]] std::string called(const ConsumerState& consumer) const;
+  [[nodiscard]] Error farewell_of(const ConsumerState& consumer);
+  void depart(std::unique_ptr<ConsumerState> consumer, bool confirmed);
+
+  mutable std::mutex mutex_;
+  SharedFd event_;  // of the sleeping sender
+  AnnouncedSlabs slabs_;
+  Limits limits_;
+  SlotTable slots_;
+  KeptMessages kept_;
+  std::vector<std::unique_ptr<ConsumerState>> consumers_;
+  bool is_plain_ = false;          // I7
+  ConsumerState* only_ = nullptr;  // I7
+  bool any_cut_ = false;           // of consumers_
+  DepartedConsumers departed_;
+  unsigned last_id_ = 0;
+  bool ended_ = false;
+  bool anyone_came_ = false;
+  std::optional<Error> lost_;
+  std::optional<Error> trouble_;  // see hear_trouble()
+  ForkGuard fork_guard_;
+};
+
+/// The wake-up sockets of all consumers, and of those that have left. It has no state of its own:
+/// make one where it is needed, under the consumers' mutex().
+class ConsumerWakes {
+ public:
+  explicit ConsumerWakes(ConsumerSet& consumers) noexcept : consumers_(consumers) {}
+
+  /// The descriptors for the sender to sleep on until it calls ConsumerSet::sleep_on({}): `event`,
+  /// which wake_producer() rings, and the consumers' wake-up sockets, except those that are muted.
+  /// So it sleeps no longer than until_mutes_end().
+  [[nodiscard]] std::vector<pollfd> fall_asleep(SharedFd event, std::uint64_t now_ns) const;
+  /// Until the first consumer that is muted at `now_ns` is listened to again; `max()`: none is.
+  [[nodiscard]] std::chrono::nanoseconds until_mutes_end(std::uint64_t now_ns) const;
+  /// Takes in the rings, and refreshes: a consumer that rings for nothing too often is muted. A
+  /// wake-up socket whose other end is gone is no longer listened to.
+  void drain(std::span<const pollfd> polled, std::uint64_t now_ns) const;
+  void drain() const;
+  /// Has `watch`, which takes a descriptor and returns a Result<AcceptWatch>, watch all wake-up
+  /// sockets; or none. A socket that cannot be watched now is tried again next time.
+  template <class Watch>
+  void watch(bool wanted, Watch watch) const {
+    consumers_.for_each_ringing([&](ConsumerState& consumer) {
+      ConsumerResources& one = consumer.resources();
+      if (!wanted || one.is_silent) return one.wake_watch.end();
+      if (one.wake_watch) return;
+      if (auto watched = watch(one.wake_receiver.descriptor()))
+        one.wake_watch = std::move(*watched);
+    });
+  }
+
+ private:
+  ConsumerSet& consumers_;
+};
+
+}  // namespace gantry

@@ -1,0 +1,111 @@
+#pragma once  // channel/consumers/publisher.hpp: puts messages into the consumers' rings.
+
+#include <cstring>
+#include <span>
+
+#include "core/base/assert.hpp"
+#include "core/channel/consumers/consumer_set.hpp"
+
+namespace gantry {
+
+/// Numbers messages and gives them to the consumers, of which it is the owner. The sender calls
+/// every member under the consumers' mutex(); nothing here waits.
+///   I2  A message is in the ring of every consumer that had room for it when it was published. If
+///       there was no consumer it is in the backlog.
+///   I4  From a consumer with drop_oldest the oldest messages that it has not taken are taken back,
+///       so that it has room for the newest. A slot that it took, or may have taken, stays its own.
+///   I5  Consumers that do not block hold together so few slots that the credits remain, or half of
+///       all; less by a slot for each one with drop_oldest that has one at most, as long as half of
+///       that remains.
+///   I8  No kept message has a larger number than the latest.
+class Publisher {
+ public:
+  Publisher(const Pool& pool, const ConsumerSet::Limits& limits) : consumers_(pool, limits) {}
+
+  [[nodiscard]] ConsumerSet& consumers() noexcept { return consumers_; }
+  [[nodiscard]] std::uint64_t published() const noexcept { return number_; }
+
+  /// Publishes small messages without extras, from the first on, as long as there is room for them
+  /// and nothing else to do; then wakes the consumers. Returns how many; for the others use
+  /// publish().
+  [[nodiscard]] std::size_t try_publish_small(std::span<const ConstByteSpan> payloads,
+                                              std::uint32_t type, std::uint64_t user) noexcept {
+    if (!consumers_.is_plain()) return 0;
+    std::size_t done = 0;
+    for (; done < payloads.size() && all_have_room(); ++done)
+      publish_small(payloads[done], type, user);
+    if (done != 0)
+      for (const auto& consumer : consumers_.consumers()) consumer->wake();
+    GANTRY_CHECK_INVARIANTS(*this);
+    return done;
+  }
+
+  /// A message that goes beside its record: where, and for whom. Without a place it must go another
+  /// way. The memory stays for as long as somebody has it.
+  struct BesidePlan {
+    ByteSpan place;
+    std::shared_ptr<const Region> memory;
+    unsigned consumer = 0;
+  };
+  /// Without a place the ring is full, unless there is no only consumer by now.
+  [[nodiscard]] BesidePlan plan_beside();
+  /// False: the consumers have changed since the plan was made.
+  [[nodiscard]] bool try_publish_beside(const BesidePlan& plan, const BesidePayload& payload,
+                                        std::uint32_t type, std::uint64_t user) noexcept;
+
+  /// Tells the consumers where the message in `slot` lies. False: some that must not miss it have
+  /// to confirm earlier packets first; refresh() sees that. Errors: AnnouncedSlabs::tell().
+  [[nodiscard]] Result<bool> announce(const Slot& slot);
+  /// Gives the message its number and puts it into the rings. `slot` null: small.
+  void publish(RecordToSend& message, Slot* slot);
+  /// Wakes consumers of a landing message of which more has landed.
+  void wake_holders(const Slot& slot) noexcept;
+  /// The fewest chunks of it that any of its consumers is done with; nothing when it has no
+  /// consumer left.
+  [[nodiscard]] std::optional<std::uint64_t> chunks_passed_of(const Slot& slot) noexcept;
+
+  /// When there is no memory for the next message: the history and consumers with drop_oldest give
+  /// up older messages, until one frees some memory. False: they have none that would.
+  [[nodiscard]] bool take_back_for_memory();
+
+  /// Debug builds only, as GANTRY_CHECK_INVARIANTS. Checks I8 and the consumers.
+  void check_invariants() noexcept;
+
+ private:
+  friend struct InvariantBreaker<Publisher>;
+
+  [[nodiscard]] bool tell_at_last(ConsumerState& consumer, const Slot& slot);
+  [[nodiscard]] bool may_have(ConsumerState& consumer, const MessageHeader& message);
+  void take_back_surplus(ConsumerState& consumer);
+  void take_back_oldest(ConsumerState& consumer);
+  [[nodiscard]] bool take_back_for_slots(ConsumerState& consumer);
+  [[nodiscard]] bool leaves_slots() noexcept;
+  [[nodiscard]] int most_for_others() const noexcept;
+  [[nodiscard]] std::uint64_t held_by_others() noexcept;
+  [[nodiscard]] bool may_have_one(const ConsumerState& consumer) noexcept;
+
+  [[nodiscard]] bool all_have_room() const noexcept {
+    for (const auto& consumer : consumers_.consumers())
+      if (consumer->unread() >= consumers_.limits().slots) return false;
+    return true;
+  }
+  void publish_small(ConstByteSpan payload, std::uint32_t type, std::uint64_t user) noexcept {
+    const std::uint64_t number = ++number_;
+    const MessageHeader header{.number = number,
+                               .ticks = is_timed(kNoSlot, number) ? trace::ticks_and_look() : 0,
+                               .user = user,
+                               .type = type,
+                               .slot = kNoSlot,
+                               .kind = static_cast<std::uint8_t>(PayloadLocation::here),
+                               .count = static_cast<std::uint8_t>(payload.size())};
+    if (ConsumerState* const only = consumers_.only()) return only->publish_small(payload, header);
+    std::array<std::byte, Message::kInlineBytes> body{};
+    if (!payload.empty()) std::memcpy(body.data(), payload.data(), payload.size());
+    for (const auto& consumer : consumers_.consumers()) consumer->publish_small(body, header);
+  }
+
+  ConsumerSet consumers_;
+  std::uint64_t number_ = 0;
+};
+
+}  // namespace gantry

@@ -1,0 +1,134 @@
+#include "core/channel/queue/work_ledger.hpp"
+
+#include "core/base/assert.hpp"
+
+namespace gantry {
+
+WorkPayload::WorkPayload(Message message, bool to_copy)
+    : message_(std::make_shared<Message>(std::move(message))) {
+  const std::size_t count = message_->segments() - 1;
+  Bytes bytes = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Segment segment = message_->segment(i);
+    Draft::Part& part = parts_.emplace_back();
+    part.forwarded = message_;
+    part.bytes = segment.bytes;
+    part.tensor = segment.tensor;
+    bytes += segment.bytes.size();
+  }
+  if (!to_copy || bytes > WorkQueueOptions::kMostCopied) return;
+  copy_.reserve(bytes + 1);  // the bytes stay where they are, and an empty one has an address
+  for (Draft::Part& part : parts_) {
+    const auto first = copy_.size();
+    copy_.insert(copy_.end(), part.bytes.begin(), part.bytes.end());
+    part.bytes = part.copied = {copy_.data() + first, part.bytes.size()};
+    part.forwarded.reset();
+  }
+  message_.reset();
+}
+
+Draft WorkPayload::draft() const {
+  Draft draft;
+  for (const Draft::Part& own : parts_) {
+    Draft::Part& part = draft.parts().emplace_back();
+    part.copied = own.copied;
+    part.forwarded = own.forwarded;
+    part.bytes = own.bytes;
+    part.tensor = own.tensor;
+  }
+  return draft;
+}
+
+void WorkLedger::put(std::shared_ptr<const WorkPayload> payload) {
+  copied_ += payload->is_copied() ? 1 : 0;
+  waiting_.insert(waiting_.end(), {++put_, 0, 0, 0, std::move(payload)});
+}
+
+WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
+  GANTRY_ASSERT(!waiting_.empty());
+  Item item = std::move(waiting_.extract(waiting_.begin()).value());
+  item.request = request;
+  if (item.tries++ != 0) ++redelivered_;
+  const bool is_new = hands_[member].emplace(item.number, item).second;
+  GANTRY_ASSERT(is_new);  // I1
+  ++in_hand_;
+  return item;
+}
+
+void WorkLedger::forget(const Item& item) noexcept {
+  if (!item.payload->is_copied()) return;
+  GANTRY_ASSERT(copied_ != 0);
+  --copied_;
+}
+
+void WorkLedger::acknowledge(Member member, std::uint64_t number) {
+  const auto item = take(member, number);
+  if (!item) return;
+  forget(*item);
+  ++acknowledged_;
+}
+
+void WorkLedger::return_item(Item item) {
+  if (most_tries_ != 0 && item.tries >= most_tries_) {
+    ++dropped_;
+    return forget(item);
+  }
+  const bool is_new = waiting_.insert(std::move(item)).second;
+  GANTRY_ASSERT(is_new);  // I1
+}
+
+std::optional<WorkLedger::Item> WorkLedger::take(Member member, std::uint64_t number) {
+  const auto hands = hands_.find(member);
+  if (hands == hands_.end()) return std::nullopt;
+  auto held = hands->second.extract(number);
+  if (!held) return std::nullopt;
+  GANTRY_ASSERT(in_hand_ != 0);
+  --in_hand_;
+  return std::move(held.mapped());
+}
+
+void WorkLedger::take_back(Member member, std::uint64_t number) {
+  if (auto item = take(member, number)) return_item(std::move(*item));
+}
+
+void WorkLedger::not_delivered(Member member, std::uint64_t number) {
+  auto item = take(member, number);
+  if (!item) return;
+  GANTRY_ASSERT(item->tries != 0);
+  if (--item->tries != 0) --redelivered_;
+  const bool is_new = waiting_.insert(std::move(*item)).second;
+  GANTRY_ASSERT(is_new);  // I1
+}
+
+void WorkLedger::failed(Member member, std::uint64_t number) {
+  auto item = take(member, number);
+  if (!item) return;
+  ++item->failures;
+  return_item(std::move(*item));
+}
+
+void WorkLedger::not_read(Member member, std::uint64_t request) {
+  const auto hands = hands_.find(member);
+  if (hands == hands_.end()) return;
+  for (const auto& [number, item] : hands->second)
+    if (item.request == request) return not_delivered(member, number);
+}
+
+void WorkLedger::take_all_back(Member member) {
+  auto hands = hands_.extract(member);
+  if (!hands) return;
+  GANTRY_ASSERT(hands.mapped().size() <= in_hand_);
+  in_hand_ -= hands.mapped().size();
+  for (auto& [number, item] : hands.mapped()) return_item(std::move(item));
+}
+
+void WorkLedger::report_to(WorkQueueReport& report) const {
+  report.waiting_items = waiting_.size();
+  report.in_hand = in_hand_;
+  report.put = put_;
+  report.acknowledged = acknowledged_;
+  report.redelivered = redelivered_;
+  report.dropped = dropped_;
+}
+
+}  // namespace gantry

@@ -1,0 +1,389 @@
+#include <poll.h>
+
+#include <array>
+#include <condition_variable>
+#include <thread>
+
+#include "core/base/event.hpp"
+#include "core/base/moved_from.hpp"
+#include "core/base/os/disown.hpp"
+#include "core/base/os/fork_error.hpp"
+#include "core/base/os/worker_thread.hpp"
+#include "core/channel/queue/queue_protocol.hpp"
+#include "core/channel/queue/waiting_line.hpp"
+#include "core/channel/queue/work_ledger.hpp"
+#include "core/channel/queue/work_questions.hpp"
+#include "core/channel/rpc/server.hpp"
+
+namespace gantry {
+namespace {
+
+constexpr std::size_t kLooksOfTurn = 64;  // at either end, before items are handed out
+constexpr std::uint64_t kTurnsOfReport = 64;
+constexpr std::uint64_t kTurnsOfQuestion = 16;    // while items come without end
+constexpr std::chrono::seconds kMostExpected{5};  // that finish() waits for a handshake
+
+Result<void> check_queue(std::string_view name, const WorkQueueOptions& options) {
+  GANTRY_TRY(check_channel_name(name));
+  if (const unsigned slots = options.replies.slots; slots == 0 || slots > PayloadOptions::kMaxSlots)
+    return fail(Code::invalid_argument, fmt::format("queue '{}': {} slots", name, slots),
+                fmt::format("use 1 to {}", PayloadOptions::kMaxSlots));
+  if (options.replies.as)
+    return fail(
+        Code::invalid_argument,
+        fmt::format("queue '{}': replies.as is {}, but items are handed on as they were put", name,
+                    options.replies.as->text()),
+        "set WorkMemberOptions::as of those who put: it converts in their copy");
+  return {};
+}
+
+/// What was put by members that the queue hung up on. put() had returned, so whoever waits for all
+/// items has to hear of it; once.
+class LostItems {
+ public:
+  /// False: that member went by itself, and what it had put was taken in.
+  bool note(std::string_view queue, const Departure& departure) {
+    const Error& why = departure.why;
+    if (why.code == Code::closed || why.code == Code::peer_gone) return false;
+    if (!untold_)
+      untold_ = Error{why.code,
+                      fmt::format("queue '{}': what process {} had put is lost: {}", queue,
+                                  departure.sender.pid, why.message),
+                      why.hint};
+    return true;
+  }
+  Result<void> tell() {
+    if (auto untold = std::exchange(untold_, std::nullopt))
+      return tl::unexpected(*std::move(untold));
+    return {};
+  }
+
+ private:
+  std::optional<Error> untold_;
+};
+
+}  // namespace
+
+/// The dispatcher: one thread has all but the counters and the wish to finish.
+class GANTRY_LOCAL WorkQueue::Impl {
+ public:
+  [[nodiscard]] static Result<std::shared_ptr<Impl>> make(std::string_view name,
+                                                          const WorkQueueOptions& options,
+                                                          std::shared_ptr<Engine> engine);
+  Impl(std::string_view name, const WorkQueueOptions& options)
+      : name_(name),
+        options_(options),
+        ledger_(options.most_tries),
+        questions_(ledger_, options.most_items) {}
+  ~Impl() {
+    stop();
+    if (server_ != nullptr) server_->shut_down();
+  }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void finish() noexcept;
+  [[nodiscard]] Result<void> wait_until_done(Deadline deadline);
+  [[nodiscard]] WorkQueueReport report() const;
+  void stop() noexcept;
+  [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
+
+ private:
+  using Member = WorkLedger::Member;
+  struct Wishes {
+    bool finish = false;
+    bool stop = false;
+  };
+  struct Leaving {
+    Member member = 0;
+    RequestName request;
+    bool gave_up = false;
+  };
+
+  [[nodiscard]] Result<void> open(std::shared_ptr<Engine> engine);
+  void run();
+  [[nodiscard]] Result<void> serve();
+  void take_request(Request request);
+  void take(Inbox::Delivery delivery);
+  void take_note(Member member, const MessageInfo& info);
+  void part(const Departure& departure);
+  void answer(bool has_all, bool must);  // has all that was sent before
+  void leave_lines();
+  void close_unless(bool is_expecting);
+  [[nodiscard]] bool is_rung(int timeout_ms) const;  // -1: waits for ever
+  [[nodiscard]] WorkQueueReport make_report() const;
+  void publish_report();
+  [[nodiscard]] Wishes wishes_now() const;
+
+  const ForkGuard fork_guard_;
+  const std::string name_;
+  const WorkQueueOptions options_;
+  Fd stop_event_;
+  std::shared_ptr<Server::Impl> server_;
+  std::thread thread_;
+
+  // The thread's.
+  WorkLedger ledger_;
+  WaitingLine asking_;
+  WorkQuestions questions_;
+  std::vector<Leaving> leaving_;  // lines, when they have been taken in
+  std::optional<Deadline> finishes_by_;
+  bool is_closed_ = false;  // what is put from now on is dropped
+
+  mutable std::mutex mutex_;  // guards all that follows
+  std::condition_variable changed_;
+  WorkQueueReport report_;
+  std::uint64_t reports_ = 0;
+  Wishes wishes_;
+  std::optional<Error> why_ended_;
+  LostItems lost_;
+};
+
+Result<std::shared_ptr<WorkQueue::Impl>> WorkQueue::Impl::make(std::string_view name,
+                                                               const WorkQueueOptions& options,
+                                                               std::shared_ptr<Engine> engine) {
+  GANTRY_TRY(check_queue(name, options));
+  auto impl = std::make_shared<Impl>(name, options);
+  GANTRY_TRY(impl->open(std::move(engine)));
+  GANTRY_ASSIGN(impl->thread_, start_thread(fmt::format("the thread of queue '{}'", name),
+                                            [queue = impl.get()] { queue->run(); }));
+  return impl;
+}
+
+Result<void> WorkQueue::Impl::open(std::shared_ptr<Engine> engine) {
+  GANTRY_ASSIGN(stop_event_, make_event());
+  ServerOptions served;
+  served.channel = options_.channel;
+  served.channel.interrupt_descriptor = stop_event_.get();
+  served.replies = options_.replies;
+  served.total = options_.total;
+  served.clients = options_.members;
+  GANTRY_ASSIGN(
+      server_,
+      Server::Impl::make(name_, served, std::move(engine),
+                         {.request = [this](Request request) { take_request(std::move(request)); },
+                          .post = [this](Inbox::Delivery one) { take(std::move(one)); },
+                          .departure = [this](const Departure& gone) { part(gone); }}));
+  return {};
+}
+
+// ---- the thread ----------------------------------------------------------------------------
+
+void WorkQueue::Impl::run() {
+  const auto ran = guarded([&] { return serve(); });
+  const Error ended{Code::peer_gone, fmt::format("queue '{}': it has ended", name_), {}};
+  asking_.refuse_all(ended);
+  questions_.refuse_all(ended);
+  if (ran && is_closed_ && ledger_.is_empty()) server_->shut_down(Code::closed);
+  const std::lock_guard lock(mutex_);
+  why_ended_ =
+      ran ? Error{Code::closed, fmt::format("queue '{}': it was dropped", name_), {}} : ran.error();
+  changed_.notify_all();
+}
+
+Result<void> WorkQueue::Impl::serve() {
+  for (std::uint64_t turn = 1;; ++turn) {
+    drain(stop_event_.get());  // before the wishes are read: who has one rings afterwards
+    const Wishes wishes = wishes_now();
+    if (wishes.stop) return {};
+    const bool is_expecting =
+        server_->inbox().is_expecting();  // after the wishes, before the looks
+    std::size_t found = 0;
+    for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
+      GANTRY_ASSIGN(finds, server_->take_one());
+    }
+    if (wishes.finish && found < kLooksOfTurn) close_unless(is_expecting);
+    hand_out(ledger_, asking_);
+    if (questions_.has_some() || !leaving_.empty())
+      answer(found < kLooksOfTurn && !is_rung(0), turn % kTurnsOfQuestion == 0);
+    const bool is_over = is_closed_ && ledger_.is_empty() && !asking_.is_empty();
+    if (found == 0 || is_over || turn % kTurnsOfReport == 0) publish_report();
+    if (is_over)
+      asking_.refuse_all({Code::closed, fmt::format("queue '{}': it is finished", name_), {}});
+    const bool may_close = wishes.finish && !is_closed_ && !server_->inbox().is_expecting();
+    if (found == 0 && !may_close) static_cast<void>(is_rung(-1));
+  }
+}
+
+void WorkQueue::Impl::answer(bool has_all, bool must) {
+  if (has_all || must) questions_.answer_all(make_report());
+  if (!has_all || leaving_.empty()) return;
+  leave_lines();               // with nothing: there was none for them
+  hand_out(ledger_, asking_);  // what those had who gave up
+  questions_.answer_all(make_report());
+}
+
+// What was put before finish() lay there when this turn began, but for what a member put whose
+// handshake the acceptor's thread had not ended. A caller that hangs is not waited for.
+void WorkQueue::Impl::close_unless(bool is_expecting) {
+  if (!finishes_by_) finishes_by_ = Deadline::after(kMostExpected);
+  if (!is_expecting || finishes_by_->passed()) is_closed_ = true;
+}
+
+bool WorkQueue::Impl::is_rung(int timeout_ms) const {
+  std::array<pollfd, 2> entries{pollfd{stop_event_.get(), POLLIN, 0},
+                                pollfd{server_->event_descriptor(), POLLIN, 0}};
+  return ::poll(entries.data(), entries.size(), timeout_ms) > 0;
+}
+
+void WorkQueue::Impl::take_request(Request request) {
+  const auto question = static_cast<WorkQuestion>(request.message().info().type);
+  if (question == WorkQuestion::item)
+    asking_.join(std::move(request));
+  else
+    questions_.take(question, std::move(request));
+}
+
+void WorkQueue::Impl::take(Inbox::Delivery delivery) {
+  const MessageInfo info = delivery.message.info();
+  const Member member = delivery.sender.id;
+  if (static_cast<RpcKind>(info.user) == RpcKind::note) return take_note(member, info);
+  if (delivery.message.segments() < 2) return;  // not one of our members
+  questions_.note_put(member);
+  if (is_closed_) return ledger_.drop_put();
+  ledger_.put(std::make_shared<WorkPayload>(std::move(delivery.message),
+                                            ledger_.copied() < options_.most_copied));
+}
+
+// Nothing of what a member says reaches beyond what it holds itself.
+void WorkQueue::Impl::take_note(Member member, const MessageInfo& info) {
+  const auto what = static_cast<ToQueue>(info.type);
+  switch (what) {
+    case ToQueue::acknowledged:
+      return ledger_.acknowledge(member, info.correlation);
+    case ToQueue::given_back:
+      return ledger_.take_back(member, info.correlation);
+    case ToQueue::left_line:
+    case ToQueue::gave_up:
+      leaving_.push_back({member, RequestName::of(info.correlation), what == ToQueue::gave_up});
+      return;
+    case ToQueue::place_back:
+      questions_.take_place_back(member);
+  }
+}
+
+void WorkQueue::Impl::part(const Departure& departure) {
+  const Member member = departure.sender.id;
+  ledger_.take_all_back(member);
+  if (const std::lock_guard lock(mutex_); lost_.note(name_, departure))
+    ledger_.drop_put();  // one at least
+  questions_.note_departure(member);
+  std::erase_if(leaving_, [&](const Leaving& leaving) { return leaving.member == member; });
+}
+
+void WorkQueue::Impl::leave_lines() {
+  for (const auto& [member, request, gave_up] : leaving_) {
+    if (request.question == WorkQuestion::place)
+      questions_.leave_place(member, request.number, gave_up);
+    else if (request.question == WorkQuestion::item && !asking_.leave(member, request.number) &&
+             gave_up)
+      ledger_.not_read(member, request.number);
+  }
+  leaving_.clear();
+}
+
+WorkQueueReport WorkQueue::Impl::make_report() const {
+  WorkQueueReport report;
+  ledger_.report_to(report);
+  report.members = server_->inbox().senders().size();
+  report.waiting_workers = asking_.size();
+  return report;
+}
+
+void WorkQueue::Impl::publish_report() {
+  const WorkQueueReport report = make_report();
+  const std::lock_guard lock(mutex_);
+  report_ = report;
+  ++reports_;
+  changed_.notify_all();
+}
+
+WorkQueue::Impl::Wishes WorkQueue::Impl::wishes_now() const {
+  const std::lock_guard lock(mutex_);
+  return wishes_;
+}
+
+// ---- as others see it ----------------------------------------------------------------------
+
+void WorkQueue::Impl::finish() noexcept {
+  {
+    const std::lock_guard lock(mutex_);
+    wishes_.finish = true;
+  }
+  ring(stop_event_.get());
+}
+
+void WorkQueue::Impl::stop() noexcept {
+  if (!thread_.joinable()) return;
+  {
+    const std::lock_guard lock(mutex_);
+    wishes_.stop = true;
+  }
+  ring(stop_event_.get());
+  thread_.join();
+}
+
+WorkQueueReport WorkQueue::Impl::report() const {
+  const std::lock_guard lock(mutex_);
+  return report_;
+}
+
+// A report may be of before what was put just now: the thread is asked for a new one.
+Result<void> WorkQueue::Impl::wait_until_done(Deadline deadline) {
+  std::unique_lock lock(mutex_);
+  const std::uint64_t before = reports_;
+  ring(stop_event_.get());
+  const auto is_over = [&] {
+    return why_ended_ || (reports_ > before + 1 && report_.waiting_items + report_.in_hand == 0);
+  };
+  while (!is_over()) {
+    if (deadline.passed())
+      return fail(
+          Code::timed_out,
+          fmt::format("queue '{}': the deadline passed with {} items waiting and {} in hand", name_,
+                      report_.waiting_items, report_.in_hand));
+    if (reports_ <= before + 1) ring(stop_event_.get());
+    if (deadline.is_never())
+      changed_.wait(lock);
+    else
+      changed_.wait_for(lock, deadline.left());
+  }
+  if (why_ended_) return tl::unexpected(*why_ended_);
+  return lost_.tell();
+}
+
+// ---- the handle ----------------------------------------------------------------------------
+
+WorkQueue::WorkQueue(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
+WorkQueue::WorkQueue(WorkQueue&&) noexcept = default;
+WorkQueue& WorkQueue::operator=(WorkQueue&& other) noexcept {
+  std::swap(impl_, other.impl_);
+  return *this;
+}
+// A child's copy is left as it is: its thread and who held its locks stayed with the parent.
+WorkQueue::~WorkQueue() {
+  if (impl_ && !impl_->is_ours()) disown(std::move(impl_));
+}
+
+Result<WorkQueue> WorkQueue::open(std::string_view name, const WorkQueueOptions& options,
+                                  std::shared_ptr<Engine> engine) {
+  return guarded([&]() -> Result<WorkQueue> {
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, std::move(engine)));
+    return WorkQueue(std::move(impl));
+  });
+}
+
+void WorkQueue::finish() noexcept {
+  if (impl_ && impl_->is_ours()) impl_->finish();
+}
+Result<void> WorkQueue::wait_until_done(Deadline deadline) {
+  return guarded_on(impl_, "WorkQueue", [&]() -> Result<void> {
+    if (!impl_->is_ours()) return belongs_to_parent("this queue");
+    return impl_->wait_until_done(deadline);
+  });
+}
+WorkQueueReport WorkQueue::report() const {
+  return impl_ && impl_->is_ours() ? impl_->report() : WorkQueueReport();
+}
+
+}  // namespace gantry

@@ -1,0 +1,96 @@
+#include "core/channel/queue/test_queue.hpp"
+#include "core/channel/test_child.hpp"
+
+// Workers that are killed with items in hand: nothing is lost, nothing comes twice to be done.
+namespace gantry {
+namespace {
+
+using test::Child;
+using test::pattern;
+using test::same;
+using test::soon;
+
+using WorkQueueProcesses = test::Queues;
+
+TEST_F(WorkQueueProcesses, AKilledWorkersItemsGoToAnother) {
+  constexpr std::uint64_t kItems = 12;
+  WorkQueue queue = open();
+  WorkMember putting = join(Acknowledge::on_get, 64);
+  for (std::uint64_t i = 0; i < kItems; ++i)
+    ASSERT_TRUE(putting.put(pattern(i % 2 == 0 ? 50 : 300'000, i), soon()));
+  for (int kill = 0; kill < 4; ++kill) {
+    Child worker([this, kill](const Child& self) {
+      WorkMember member = join(Acknowledge::by_hand);
+      std::vector<WorkItem> items;
+      for (int i = 0; i <= kill; ++i) items.push_back(*member.get(soon()));
+      self.report();
+      Child::hold();
+    });
+    worker.await_report();
+    worker.end(SIGKILL);
+  }
+  WorkMember stays = join(Acknowledge::by_hand);
+  for (std::uint64_t i = 0; i < kItems; ++i) {
+    auto item = stays.get(soon());
+    ASSERT_TRUE(item) << to_string(item.error());
+    const std::uint64_t which = item->number() - 1;
+    EXPECT_TRUE(same(item->bytes(), pattern(which % 2 == 0 ? 50 : 300'000, which)));
+    ASSERT_TRUE(item->done());
+  }
+  queue.finish();
+  ASSERT_TRUE(queue.wait_until_done(soon()));
+  EXPECT_EQ(queue.report().acknowledged, kItems);
+}
+
+// Nothing is copied by the queue: what is handed out again lies where its putter wrote it, who may
+// have left by then.
+TEST_F(WorkQueueProcesses, ItemsOfEverySizeOutliveTheirHolders) {
+  const std::array<Bytes, 5> sizes{64, 70'000, 300'000, 2'000'000, Bytes{20} << 20};
+  WorkQueue queue = open({.most_copied = 0});
+  std::optional<WorkMember> putter = join(Acknowledge::on_get, 16);
+  put_all(*putter, sizes);
+  for (std::size_t kill = 0; kill < 2 * sizes.size(); ++kill) {
+    if (kill == sizes.size()) putter.reset();
+    Child worker([&](const Child& self) {
+      WorkMember member = join(Acknowledge::by_hand);
+      std::vector<WorkItem> items;
+      for (std::size_t i = 0; i <= kill % sizes.size(); ++i) {
+        auto item = member.get(soon());
+        if (!item || !is_whole(*item, sizes)) return;  // without a word, which the parent misses
+        items.push_back(std::move(*item));
+      }
+      self.report();
+      Child::hold();
+    });
+    worker.await_report();
+    worker.end(SIGKILL);
+  }
+  WorkMember stays = join(Acknowledge::by_hand);
+  expect_each_once(stays, sizes);
+}
+
+// A child's copies of a queue and its members go without waiting for what stayed with the parent.
+TEST_F(WorkQueueProcesses, AChildFreesItsCopies) {
+  std::optional<WorkQueue> queue = open();
+  std::optional<WorkMember> member = join(Acknowledge::by_hand);
+  ASSERT_TRUE(member->put(pattern(100, 1), soon()));
+  std::optional<WorkItem> item = *member->get(soon());
+  Child child([&](const Child& self) {
+    EXPECT_FALSE(member->put(pattern(100, 2)));
+    EXPECT_FALSE(member->get());
+    EXPECT_FALSE(queue->wait_until_done());
+    item.reset();
+    member.reset();
+    queue.reset();
+    self.report();
+    Child::hold();
+  });
+  child.await_report();
+  child.end(SIGKILL);
+  EXPECT_TRUE(same(item->bytes(), pattern(100, 1)));
+  EXPECT_TRUE(item->done());
+  EXPECT_TRUE(queue->wait_until_done(soon()));
+}
+
+}  // namespace
+}  // namespace gantry

@@ -1,0 +1,43 @@
+#pragma once  // runtime/components.hpp: what the linked components add to the core.
+
+#include <gantry/runtime.hpp>
+#include <map>
+
+#include "core/runtime/engine_makers.hpp"
+
+namespace gantry {
+
+/// Opens ends whose channel is on another host: NAME@HOST. Errors of all four: those of the same
+/// call for a channel of this host, and `not_found` (no such host, no bridge there),
+/// `permission_denied` (another token), `unsupported` (a build without libsodium).
+struct RemoteOpeners {
+  Result<Producer> (*producer)(std::string_view name, ProducerOptions options,
+                               std::shared_ptr<Engine> engine);
+  Result<Consumer> (*consumer)(std::string_view name, ConsumerOptions options,
+                               std::shared_ptr<Engine> engine, Deadline deadline);
+  Result<Producer> (*connect)(std::string_view inbox, ProducerOptions options,
+                              std::shared_ptr<Engine> engine, Deadline deadline);
+  Result<Client> (*client)(std::string_view server, ClientOptions options,
+                           std::shared_ptr<Engine> engine, Deadline deadline);
+};
+
+using MakeRegistrar = Result<std::shared_ptr<Registrar>> (*)(const RegistrarSetup& setup);
+
+/// Filled by each component while the program starts, before main(); only read afterwards. What is
+/// null or absent belongs to a component that is not linked.
+struct Components {
+  /// From shape: a plan that stands for its class, with about so many bytes of destination.
+  Result<ReshapePlan> (*sample_reshape)(ReshapeClass kind, Bytes destination_bytes) = nullptr;
+  std::optional<RemoteOpeners> remote;                ///< From net.
+  std::vector<EngineMaker> engines;                   ///< From device.
+  std::map<RegistrarKind, MakeRegistrar> registrars;  ///< From net and device.
+};
+[[nodiscard]] Components& components();
+
+}  // namespace gantry
+
+/// Once in a component: what is done while a program starts that is linked with it. The linker is
+/// told to look for the name, so that the file is linked though nothing calls it.
+#define GANTRY_COMPONENT(name, ...)                                            \
+  extern "C" [[gnu::visibility("default")]] const int gantry_component_##name; \
+  const int gantry_component_##name = (static_cast<void>(__VA_ARGS__), 1);
