@@ -173,7 +173,7 @@ function(gantry_component name)
   set(exported ${PROJECT_SOURCE_DIR}/src/exported_symbols)
   set_target_properties(${GANTRY_LIBRARY} PROPERTIES
                         OUTPUT_NAME gantry-${name} EXPORT_NAME ${name} VERSION ${PROJECT_VERSION}
-                        SOVERSION 0 LINKER_LANGUAGE CXX LINK_DEPENDS ${exported})
+                        SOVERSION ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR} LINKER_LANGUAGE CXX LINK_DEPENDS ${exported})
   target_compile_features(${GANTRY_LIBRARY} PUBLIC cxx_std_20)
   target_include_directories(${GANTRY_LIBRARY}
                              PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>

@@ -11,17 +11,18 @@ namespace {
 TEST(Calibrations, MeasureEveryEngineAtRisingSizes) {
   const std::vector<std::shared_ptr<Engine>> engines{*make_inline_engine()};
   double last = -1;
-  const auto measured =
-      measure_calibration(engines, {.quick = true,
-                                    .on_step =
-                                        [&](std::string_view step, double done) {
-                                          EXPECT_FALSE(step.empty());
-                                          EXPECT_GE(done, last);
-                                          EXPECT_LE(done, 1);
-                                          last = done;
-                                          return true;
-                                        },
-                                    .sample_reshape = components().sample_reshape});
+  const auto measured = measure_calibration(
+      engines, {.quick = true,
+                .on_step =
+                    [&](std::string_view step, double done) {
+                      EXPECT_FALSE(step.empty());
+                      EXPECT_GE(done, last);
+                      EXPECT_LE(done, 1);
+                      last = done;
+                      return true;
+                    },
+                .sample_reshape =
+                    find_in_components([](const Component& one) { return one.sample_reshape; })});
   ASSERT_TRUE(measured) << measured.error().message;
   EXPECT_EQ(measured->source, Calibration::Source::quick);
   ASSERT_EQ(measured->engines.size(), 1u);
@@ -48,7 +49,8 @@ TEST(Calibrations, MeasureEveryEngineAtRisingSizes) {
 TEST(Calibrations, TakeAReshapeOfEachClass) {
   for (std::size_t i = 0; i < kReshapeClasses; ++i) {
     const auto kind = static_cast<ReshapeClass>(i);
-    const auto plan = components().sample_reshape(kind, 16384);
+    const auto plan =
+        find_in_components([](const Component& one) { return one.sample_reshape; })(kind, 16384);
     ASSERT_TRUE(plan) << plan.error().message;
     EXPECT_EQ(plan->kind(), kind) << plan->text();
     EXPECT_LE(plan->destination_bytes(), 16384u);

@@ -21,18 +21,38 @@ struct RemoteOpeners {
                            std::shared_ptr<Engine> engine, Deadline deadline);
 };
 
+/// The methods of Runtime about devices; `engine` copies for the processor as a device.
+struct DeviceOpeners {
+  Result<std::shared_ptr<Device>> (*open)(std::string_view name,
+                                          const std::shared_ptr<Engine>& engine);
+  std::vector<EngineStatus> (*list)();
+};
+
 using MakeRegistrar = Result<std::shared_ptr<Registrar>> (*)(const RegistrarSetup& setup);
 
-/// Filled by each component while the program starts, before main(); only read afterwards. What is
-/// null or absent belongs to a component that is not linked.
-struct Components {
+/// What one component adds. A null or absent member belongs to another component.
+struct Component {
   /// From shape: a plan that stands for its class, with about so many bytes of destination.
   Result<ReshapePlan> (*sample_reshape)(ReshapeClass kind, Bytes destination_bytes) = nullptr;
   std::optional<RemoteOpeners> remote;                ///< From net.
   std::vector<EngineMaker> engines;                   ///< From device.
   std::map<RegistrarKind, MakeRegistrar> registrars;  ///< From net and device.
+  std::optional<DeviceOpeners> devices;               ///< From device.
+  const Component* next = nullptr;                    ///< The one added before.
 };
-[[nodiscard]] Components& components();
+
+/// Called while the library of a component is loaded: before main(), or later within dlopen() while
+/// other threads read. `one` lives to the end of the process.
+void add_component(Component& one) noexcept;
+[[nodiscard]] const Component* newest_component() noexcept;
+
+/// The first of `member(component)` that is not null; null without one.
+template <class Member>
+[[nodiscard]] auto find_in_components(Member member) {
+  for (const Component* one = newest_component(); one != nullptr; one = one->next)
+    if (auto found = member(*one)) return found;
+  return decltype(member(*newest_component())){};
+}
 
 }  // namespace gantry
 

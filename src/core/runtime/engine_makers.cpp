@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <atomic>
+
 #include "core/base/result.hpp"
 #include "core/engine/thread/thread_engine.hpp"
 #include "core/runtime/components.hpp"
@@ -11,6 +13,8 @@ namespace gantry {
 namespace {
 
 using enum Move::Kind;
+
+constinit std::atomic<const Component*> newest{nullptr};
 
 LazyEngine::Facts thread_facts() {
   return {"thread", {true, {copy, fill}, 64}};
@@ -31,14 +35,20 @@ std::string thread_text(const Engine&) {
 
 }  // namespace
 
-Components& components() {
-  static Components all;
-  return all;
+void add_component(Component& one) noexcept {
+  one.next = newest.load(std::memory_order_relaxed);
+  while (!newest.compare_exchange_weak(one.next, &one, std::memory_order_release))  // [C]
+    continue;
+}
+
+const Component* newest_component() noexcept {
+  return newest.load(std::memory_order_acquire);  // [C]: all that `one` holds
 }
 
 std::vector<EngineMaker> engine_makers() {
   std::vector<EngineMaker> makers{{thread_facts(), make_thread, thread_text, [] { return true; }}};
-  for (const EngineMaker& maker : components().engines) makers.push_back(maker);
+  for (const Component* one = newest_component(); one != nullptr; one = one->next)
+    makers.insert(makers.end(), one->engines.begin(), one->engines.end());
   return makers;
 }
 

@@ -160,8 +160,9 @@ Result<Calibration> Engines::measure(Kept& kept, std::span<const std::shared_ptr
   if (!ours && ours.error().code == Code::busy) return tl::unexpected(ours.error());
   const LastLevelCache cache = last_level_cache();
   auto measured = measure_calibration(
-      engines, {options.quick, cache.bytes, cache.sharers, system_memory().available / 4,
-                options.on_step, components().sample_reshape});
+      engines,
+      {options.quick, cache.bytes, cache.sharers, system_memory().available / 4, options.on_step,
+       find_in_components([](const Component& one) { return one.sample_reshape; })});
   if (!measured) return measured;
   measured->machine = machine_key();
   auto saved = ours ? Result<void>() : Result<void>(tl::unexpected(ours.error()));

@@ -42,8 +42,11 @@ std::string_view to_string(RegistrarKind kind) noexcept {
 
 Result<std::shared_ptr<Registrar>> make_registrar(RegistrarKind kind, const RegistrarSetup& setup) {
   if (kind == RegistrarKind::page_lock) return make_page_lock_registrar(setup.limits);
-  const auto& makers = components().registrars;
-  if (const auto maker = makers.find(kind); maker != makers.end()) return maker->second(setup);
+  const MakeRegistrar make = find_in_components([&](const Component& one) {
+    const auto found = one.registrars.find(kind);
+    return found != one.registrars.end() ? found->second : nullptr;
+  });
+  if (make != nullptr) return make(setup);
   return fail(Code::unsupported,
               fmt::format("registrar '{}': this program is not linked with it", to_string(kind)),
               "link gantry::net for fabric, gantry::device for uring and cuda");

@@ -13,11 +13,22 @@ namespace {
 // Null: the channel is one of this host.
 Result<const RemoteOpeners*> remote_openers(std::string_view name) {
   if (name.find('@') == name.npos) return nullptr;
-  if (!components().remote)
+  const RemoteOpeners* remote =
+      find_in_components([](const Component& one) { return one.remote ? &*one.remote : nullptr; });
+  if (remote == nullptr)
     return fail(Code::unsupported,
                 fmt::format("channel '{}': this program does not reach other hosts", name),
                 "link it with the component net of Gantry: gantry::net");
-  return &*components().remote;
+  return remote;
+}
+
+constexpr auto kNoDevices = "this program does not reach devices";
+constexpr auto kDevicesWay = "link it with the component device of Gantry: gantry::device";
+
+// Null: the component is not linked.
+const DeviceOpeners* device_openers() noexcept {
+  return find_in_components(
+      [](const Component& one) { return one.devices ? &*one.devices : nullptr; });
 }
 
 }  // namespace
@@ -123,6 +134,19 @@ Result<std::shared_ptr<Engine>> Runtime::engine(std::string_view name) const {
 
 std::shared_ptr<Engine> Runtime::default_engine() const {
   return impl_ ? impl_->engines->chosen() : nullptr;
+}
+
+Result<std::shared_ptr<Device>> Runtime::open_device(std::string_view name) const {
+  return guarded_on(impl_, "Runtime", [&]() -> Result<std::shared_ptr<Device>> {
+    if (const DeviceOpeners* devices = device_openers())
+      return devices->open(name, default_engine());
+    return fail(Code::unsupported, fmt::format("device '{}': {}", name, kNoDevices), kDevicesWay);
+  });
+}
+
+std::vector<EngineStatus> Runtime::devices() const {
+  if (const DeviceOpeners* devices = device_openers()) return devices->list();
+  return {{"devices", false, kNoDevices, kDevicesWay}};
 }
 
 std::vector<EngineStatus> Runtime::engines() const {

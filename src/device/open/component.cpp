@@ -5,9 +5,10 @@
 #include "device/cuda/cuda_registrar.hpp"
 #include "device/dsa/device_queue.hpp"
 #include "device/dsa/dsa_engine.hpp"
+#include "device/open/devices.hpp"
 #include "device/uring/registrar.hpp"
 
-// What the component device adds to the core: the engine dsa, two registrars.
+// What the component device adds to the core: the engine dsa, two registrars, devices.
 namespace gantry {
 namespace {
 
@@ -34,13 +35,16 @@ bool is_dsa_likely() {
 }
 
 void add_device() {
-  components().engines.push_back({dsa_facts(), make_dsa, dsa_text, is_dsa_likely});
-  components().registrars[RegistrarKind::uring] = [](const RegistrarSetup& setup) {
+  Component& device = *new Component;
+  device.engines.push_back({dsa_facts(), make_dsa, dsa_text, is_dsa_likely});
+  device.registrars[RegistrarKind::uring] = [](const RegistrarSetup& setup) {
     return make_uring_registrar({setup.limits, setup.ring_descriptor, setup.ring_slots});
   };
-  components().registrars[RegistrarKind::cuda] = [](const RegistrarSetup& setup) {
+  device.registrars[RegistrarKind::cuda] = [](const RegistrarSetup& setup) {
     return make_cuda_registrar({.limits = setup.limits, .device = setup.cuda_device});
   };
+  device.devices = {open_device_named, list_devices};
+  add_component(device);
 }
 
 }  // namespace

@@ -1,9 +1,9 @@
+#include "device/open/devices.hpp"
+
 #include <charconv>
 #include <climits>
 #include <gantry/device.hpp>
-#include <gantry/runtime.hpp>
 
-#include "core/base/moved_from.hpp"
 #include "core/base/result.hpp"
 #include "device/cpu/cpu_device.hpp"
 #include "device/cuda/cuda_device.hpp"
@@ -81,8 +81,10 @@ bool parse_index(std::string_view text, unsigned& index) {
   return error == std::errc() && end == text.data() + text.size();
 }
 
-Result<std::shared_ptr<Device>> open_named(std::string_view name,
-                                           const std::shared_ptr<Engine>& copier) {
+}  // namespace
+
+Result<std::shared_ptr<Device>> open_device_named(std::string_view name,
+                                                  const std::shared_ptr<Engine>& copier) {
   const std::size_t colon = std::min(name.find(':'), name.size());
   for (const DeviceMaker& maker : kDeviceMakers) {
     unsigned index = 0;
@@ -96,13 +98,7 @@ Result<std::shared_ptr<Device>> open_named(std::string_view name,
   return unknown(name);
 }
 
-}  // namespace
-
-Result<std::shared_ptr<Device>> Runtime::open_device(std::string_view name) const {
-  return guarded_on(impl_, "Runtime", [&] { return open_named(name, default_engine()); });
-}
-
-std::vector<EngineStatus> Runtime::devices() const {
+std::vector<EngineStatus> list_devices() {
   std::vector<EngineStatus> all;
   for (const DeviceMaker& maker : kDeviceMakers) {
     auto found = maker.list();

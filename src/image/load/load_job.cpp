@@ -36,11 +36,19 @@ constexpr std::size_t ahead_in_place(std::size_t workers) noexcept {
 /// ones are on their way.
 class LoadWorker {
  public:
-  LoadWorker(LoadJob& job, LoadJob::Worker& own, std::size_t ahead) noexcept
+  LoadWorker(LoadJob& job, LoadJob::Worker& own, std::size_t ahead)
       : job_(job), own_(own), ahead_(ahead) {}
 
-  void run() {
-    if (auto done = guarded([&] { return work(); }); !done) job_.end(std::move(done).error());
+  Result<void> run() {
+    for (;;) {
+      while (may_begin()) {
+        GANTRY_ASSIGN(const bool has_begun, begin_next());
+        if (!has_begun) break;
+      }
+      if (flights_.empty()) return job_.settle(own_);
+      GANTRY_TRY(finish(flights_.front()));
+      flights_.pop_front();
+    }
   }
 
  private:
@@ -52,18 +60,6 @@ class LoadWorker {
     Bytes asked = 0;  // so far
     Ticket ticket{};  // of the last piece
   };
-
-  Result<void> work() {
-    for (;;) {
-      while (may_begin()) {
-        GANTRY_ASSIGN(const bool has_begun, begin_next());
-        if (!has_begun) break;
-      }
-      if (flights_.empty()) return job_.settle(own_);
-      GANTRY_TRY(finish(flights_.front()));
-      flights_.pop_front();
-    }
-  }
 
   // Nothing behind a chunk that is read piece by piece.
   [[nodiscard]] bool may_begin() const noexcept {
@@ -200,7 +196,8 @@ Result<void> LoadJob::start(const Start& how, std::span<const std::size_t> chunk
     GANTRY_ASSIGN(std::thread thread,
                   start_thread("a thread that loads an image", [this, i, ahead] {
                     ::pthread_setname_np(::pthread_self(), "gantry-image");
-                    LoadWorker(*this, workers[i], ahead).run();
+                    auto done = guarded([&] { return LoadWorker(*this, workers[i], ahead).run(); });
+                    if (!done) end(std::move(done).error());
                   }));
     threads_.push_back(std::move(thread));
   }

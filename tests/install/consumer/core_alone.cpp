@@ -41,6 +41,9 @@ int main(int count, char** arguments) {
   expect_refusal(runtime.producer("core-alone@localhost"), "gantry::net");
   expect_refusal(gantry::make_registrar(gantry::RegistrarKind::uring), "gantry::device");
   expect_refusal(gantry::make_registrar(gantry::RegistrarKind::fabric), "gantry::net");
+  expect_refusal(runtime.open_device("cpu"), "gantry::device");
+  const auto devices = runtime.devices();
+  expect(devices.size() == 1 && !devices[0].usable, "the core does not list devices");
   for (const auto& engine : runtime.engines())
     expect(engine.name != "dsa", "dsa is not of the core");
   if (count > 1) {
