@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "core/engine/inline/inline_engine.hpp"
+#include "core/engine/policy/test_engine.hpp"
 #include "core/runtime/components.hpp"
 
 namespace gantry {
@@ -66,9 +67,10 @@ TEST(Calibrations, StopWhenTold) {
   EXPECT_EQ(measured.error().code, Code::interrupted);
 }
 
-TEST(Calibrations, FailWithAStoppedEngine) {
-  const std::vector<std::shared_ptr<Engine>> engines{*make_inline_engine()};
-  engines[0]->stop(Engine::Stop::drain);
+TEST(Calibrations, FailWithAnEngineThatFails) {
+  const auto engine = std::make_shared<GatedEngine>("thread", CopyEngine::thread);
+  engine->refuse();
+  const std::vector<std::shared_ptr<Engine>> engines{engine};
   const auto measured = measure_calibration(engines, {.quick = true, .on_step = {}});
   ASSERT_FALSE(measured);
   EXPECT_EQ(measured.error().code, Code::closed);

@@ -5,6 +5,7 @@
 #include <deque>
 #include <thread>
 
+#include "core/base/result.hpp"
 #include "core/engine/check.hpp"
 #include "core/engine/engine_counters.hpp"
 #include "core/engine/execute.hpp"
