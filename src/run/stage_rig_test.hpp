@@ -1,4 +1,4 @@
-#pragma once  // stage/stage_rig_test.hpp: wires up stages as a launcher does, for tests.
+#pragma once  // run/stage_rig_test.hpp: wires up stages as a launcher does, for tests.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

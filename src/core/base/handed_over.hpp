@@ -1,4 +1,5 @@
-#pragma once  // base/handed_over.hpp: work of this thread that another thread does, on its CPU.
+#pragma once  // core/base/handed_over.hpp: work of this thread that another thread does, on its
+              // CPU.
 
 #include <atomic>
 #include <memory>

@@ -1,4 +1,5 @@
-#pragma once  // base/test_bytes.hpp: bytes of a test, made and compared fast under sanitizers, too.
+#pragma once  // core/base/test_bytes.hpp: bytes of a test, made and compared fast under sanitizers,
+              // too.
 
 #include <gantry/types.hpp>
 

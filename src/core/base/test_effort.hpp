@@ -1,4 +1,5 @@
-#pragma once  // base/test_effort.hpp: how much a test tries, and what it draws, in each preset.
+#pragma once  // core/base/test_effort.hpp: how much a test tries, and what it draws, in each
+              // preset.
 
 #include "core/base/test_sanitizer.hpp"
 

@@ -1,4 +1,5 @@
-#pragma once  // base/test_sanitizer.hpp: which sanitizer a test runs under, asked when it runs.
+#pragma once  // core/base/test_sanitizer.hpp: which sanitizer a test runs under, asked when it
+              // runs.
 
 #include <dlfcn.h>
 

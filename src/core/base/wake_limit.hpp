@@ -1,4 +1,5 @@
-#pragma once  // base/wake_limit.hpp: when whoever rings for nothing is not listened to for a while.
+#pragma once  // core/base/wake_limit.hpp: when whoever rings for nothing is not listened to for a
+              // while.
 
 #include <algorithm>
 #include <cstdint>

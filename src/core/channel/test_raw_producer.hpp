@@ -1,4 +1,4 @@
-#pragma once  // channel/test_raw_producer.hpp: a producer that connects by hand.
+#pragma once  // core/channel/test_raw_producer.hpp: a producer that connects by hand.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,5 @@
-#pragma once  // engine/lane_base.hpp: the half of a lane that all engines share, and how it waits.
+#pragma once  // core/engine/lane_base.hpp: the half of a lane that all engines share, and how it
+              // waits.
 
 #include <gantry/engine.hpp>
 

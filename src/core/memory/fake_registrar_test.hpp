@@ -1,4 +1,5 @@
-#pragma once  // memory/fake_registrar_test.hpp: a registrar whose cost and failures a test sets.
+#pragma once  // core/memory/fake_registrar_test.hpp: a registrar whose cost and failures a test
+              // sets.
 
 #include <algorithm>
 #include <chrono>

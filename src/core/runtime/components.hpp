@@ -1,4 +1,4 @@
-#pragma once  // runtime/components.hpp: what the linked components add to the core.
+#pragma once  // core/runtime/components.hpp: what the linked components add to the core.
 
 #include <gantry/runtime.hpp>
 #include <map>

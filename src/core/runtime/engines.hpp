@@ -1,4 +1,5 @@
-#pragma once  // runtime/engines.hpp: the engines of one runtime, and the one that its channels use.
+#pragma once  // core/runtime/engines.hpp: the engines of one runtime, and the one that its channels
+              // use.
 
 #include <gantry/runtime.hpp>
 #include <mutex>

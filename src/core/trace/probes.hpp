@@ -1,4 +1,5 @@
-#pragma once  // trace/probes.hpp: USDT probes, at which bpftrace, perf, SystemTap and gdb can stop.
+#pragma once  // core/trace/probes.hpp: USDT probes, at which bpftrace, perf, SystemTap and gdb can
+              // stop.
 
 #include "core/trace/ring_file.hpp"
 

@@ -1,4 +1,4 @@
-#pragma once  // engine/dsa/descriptor.hpp: descriptors and completion records of Intel DSA, byte
+#pragma once  // device/dsa/descriptor.hpp: descriptors and completion records of Intel DSA, byte
               // for byte, and the instructions that carry them.
 
 #include <array>

@@ -1,4 +1,4 @@
-#pragma once  // engine/dsa/device_queue.hpp: the kernel's work queues: which there are, why one
+#pragma once  // device/dsa/device_queue.hpp: the kernel's work queues: which there are, why one
               // cannot be used, and one opened by its device file.
 
 #include <sys/types.h>

@@ -1,4 +1,4 @@
-#pragma once  // engine/dsa/pending_moves.hpp: the unfinished moves of one lane, their parts, and
+#pragma once  // device/dsa/pending_moves.hpp: the unfinished moves of one lane, their parts, and
               // the meaning of a part's record.
 
 #include <gantry/engine.hpp>

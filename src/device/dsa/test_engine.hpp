@@ -1,4 +1,4 @@
-#pragma once  // engine/dsa/test_engine.hpp: the engine on a device model that a test watches and
+#pragma once  // device/dsa/test_engine.hpp: the engine on a device model that a test watches and
               // misleads.
 
 #include <functional>

@@ -1,4 +1,4 @@
-#pragma once  // engine/dsa/work_queue.hpp: the seam between the engine and the device file or model
+#pragma once  // device/dsa/work_queue.hpp: the seam between the engine and the device file or model
               // that takes its descriptors, and memory that a device writes to.
 
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#pragma once  // pipeline/chunk_planner.hpp: chooses the size of chunks and their number in
+#pragma once  // device/pipeline/chunk_planner.hpp: chooses the size of chunks and their number in
               // flight.
 
 #include <gantry/pipeline.hpp>

@@ -1,5 +1,4 @@
-#pragma once  // registrar/uring/registrar.hpp: registers memory as the fixed buffers of an
-              // io_uring.
+#pragma once  // device/uring/registrar.hpp: registers memory as the fixed buffers of an io_uring.
 
 #include <gantry/memory.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // registrar/fabric/library.hpp: libfabric, opened when it is first used.
+#pragma once  // net/fabric/library.hpp: libfabric, opened when it is first used.
 
 #include <array>
 #include <csignal>

@@ -1,4 +1,4 @@
-#pragma once  // registrar/fabric/registrar.hpp: registers memory as regions of a libfabric domain.
+#pragma once  // net/fabric/registrar.hpp: registers memory as regions of a libfabric domain.
 
 #include <gantry/memory.hpp>
 

@@ -1,4 +1,5 @@
-#pragma once  // gemm/libraries.hpp: the libraries that compute products, and the choice among them.
+#pragma once  // ranks/gemm/libraries.hpp: the libraries that compute products, and the choice among
+              // them.
 
 #include <array>
 #include <functional>

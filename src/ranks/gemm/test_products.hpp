@@ -1,4 +1,5 @@
-#pragma once  // gemm/test_products.hpp: products with guards around them, and what they come to.
+#pragma once  // ranks/gemm/test_products.hpp: products with guards around them, and what they come
+              // to.
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,5 @@
-#pragma once  // group/rank_page.hpp: what a rank says of itself, in a file that others may read.
+#pragma once  // ranks/group/rank_page.hpp: what a rank says of itself, in a file that others may
+              // read.
 
 #include <sys/types.h>
 

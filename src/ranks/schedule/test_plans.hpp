@@ -1,4 +1,5 @@
-#pragma once  // schedule/test_plans.hpp: plans to try, and what they come to when they are run.
+#pragma once  // ranks/schedule/test_plans.hpp: plans to try, and what they come to when they are
+              // run.
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,5 @@
-#pragma once  // schedule/tiles.hpp: what the elements of a tensor are, rectangle by rectangle.
+#pragma once  // ranks/schedule/tiles.hpp: what the elements of a tensor are, rectangle by
+              // rectangle.
 
 #include <map>
 #include <memory>

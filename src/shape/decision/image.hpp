@@ -1,4 +1,4 @@
-#pragma once  // decision/image.hpp: the bytes of planes, as a decision reads them, and what
+#pragma once  // shape/decision/image.hpp: the bytes of planes, as a decision reads them, and what
               // their codes mean.
 
 #include <algorithm>

@@ -1,4 +1,5 @@
-#pragma once  // decision/ranking.hpp: the first k of items whose keys are known within bounds.
+#pragma once  // shape/decision/ranking.hpp: the first k of items whose keys are known within
+              // bounds.
 
 #include <vector>
 

@@ -1,4 +1,5 @@
-#pragma once  // decision/test_decisions.hpp: questions, data, and the answers of a plain scan.
+#pragma once  // shape/decision/test_decisions.hpp: questions, data, and the answers of a plain
+              // scan.
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,4 @@
-#pragma once  // engine/shape/planes.hpp: elements cut into planes of bytes or bits, and put
+#pragma once  // shape/reshape/planes.hpp: elements cut into planes of bytes or bits, and put
               // together again.
 
 #include <gantry/shape.hpp>

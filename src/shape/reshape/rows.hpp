@@ -1,4 +1,4 @@
-#pragma once  // engine/shape/rows.hpp: rows of elements, converted with the widest vectors that
+#pragma once  // shape/reshape/rows.hpp: rows of elements, converted with the widest vectors that
               // this CPU has.
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#pragma once  // engine/shape/test_reference.hpp: what rows.hpp does, an element at a time and as
+#pragma once  // shape/reshape/test_reference.hpp: what rows.hpp does, an element at a time and as
               // plainly as can be; its tests compare with this. Not in the library.
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-#pragma once  // engine/shape/test_rows.hpp: numbers worth converting, and every kind of CPU that
+#pragma once  // shape/reshape/test_rows.hpp: numbers worth converting, and every kind of CPU that
               // this one can be.
 
 #include <gtest/gtest.h>

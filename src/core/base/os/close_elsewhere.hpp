@@ -1,4 +1,5 @@
-#pragma once  // base/os/close_elsewhere.hpp: closes what a stranger sent, without waiting for it.
+#pragma once  // core/base/os/close_elsewhere.hpp: closes what a stranger sent, without waiting for
+              // it.
 
 #include <span>
 #include <utility>

@@ -1,4 +1,5 @@
-#pragma once  // base/os/holes.hpp: counts the bytes of shared memory that nobody has written yet.
+#pragma once  // core/base/os/holes.hpp: counts the bytes of shared memory that nobody has written
+              // yet.
 
 #include <gantry/types.hpp>
 

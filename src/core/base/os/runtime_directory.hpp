@@ -1,4 +1,5 @@
-#pragma once  // base/os/runtime_directory.hpp: where the processes of one user find each other.
+#pragma once  // core/base/os/runtime_directory.hpp: where the processes of one user find each
+              // other.
 
 #include <string>
 

@@ -1,4 +1,5 @@
-#pragma once  // base/os/socket.hpp: Unix sockets that keep message borders and carry descriptors.
+#pragma once  // core/base/os/socket.hpp: Unix sockets that keep message borders and carry
+              // descriptors.
 
 #include <sys/types.h>
 

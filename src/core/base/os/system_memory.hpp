@@ -1,4 +1,5 @@
-#pragma once  // base/os/system_memory.hpp: how much memory the machine has, and how much is left.
+#pragma once  // core/base/os/system_memory.hpp: how much memory the machine has, and how much is
+              // left.
 
 #include <gantry/types.hpp>
 

@@ -1,4 +1,5 @@
-#pragma once  // channel/consumer/incoming_message.hpp: a message that was taken out of the ring.
+#pragma once  // core/channel/consumer/incoming_message.hpp: a message that was taken out of the
+              // ring.
 
 #include <algorithm>
 #include <cstring>

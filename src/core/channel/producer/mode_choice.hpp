@@ -1,4 +1,5 @@
-#pragma once  // channel/producer/mode_choice.hpp: how a message is sent if its sender did not say.
+#pragma once  // core/channel/producer/mode_choice.hpp: how a message is sent if its sender did not
+              // say.
 
 #include <algorithm>
 #include <bit>

@@ -1,4 +1,5 @@
-#pragma once  // channel/queue/queue_protocol.hpp: what members and their queue say to each other.
+#pragma once  // core/channel/queue/queue_protocol.hpp: what members and their queue say to each
+              // other.
 
 #include <cstdint>
 

@@ -1,4 +1,5 @@
-#pragma once  // channel/status/inquiry.hpp: asks many producers at a time how their channels stand.
+#pragma once  // core/channel/status/inquiry.hpp: asks many producers at a time how their channels
+              // stand.
 
 #include <optional>
 

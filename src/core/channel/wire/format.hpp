@@ -1,4 +1,5 @@
-#pragma once  // channel/wire/format.hpp: the shared pages of a channel. docs/formats/channel.md
+#pragma once  // core/channel/wire/format.hpp: the shared pages of a channel.
+              // docs/formats/channel.md
 
 #include <array>
 #include <bit>

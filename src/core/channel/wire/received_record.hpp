@@ -1,4 +1,5 @@
-#pragma once  // channel/wire/received_record.hpp: a record out of the ring, copied and checked.
+#pragma once  // core/channel/wire/received_record.hpp: a record out of the ring, copied and
+              // checked.
 
 #include <vector>
 

@@ -1,4 +1,5 @@
-#pragma once  // channel/wire/record_to_send.hpp: a message as its producer puts it into the rings.
+#pragma once  // core/channel/wire/record_to_send.hpp: a message as its producer puts it into the
+              // rings.
 
 #include <algorithm>
 #include <array>

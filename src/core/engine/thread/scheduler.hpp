@@ -1,4 +1,5 @@
-#pragma once  // engine/thread/scheduler.hpp: which lane is next, and which worker is woken for it.
+#pragma once  // core/engine/thread/scheduler.hpp: which lane is next, and which worker is woken for
+              // it.
 
 #include <atomic>
 #include <cstdint>

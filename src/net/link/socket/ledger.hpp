@@ -1,4 +1,5 @@
-#pragma once  // link/socket/ledger.hpp: what both directions of a socket link look up and count.
+#pragma once  // net/link/socket/ledger.hpp: what both directions of a socket link look up and
+              // count.
 
 #include <deque>
 

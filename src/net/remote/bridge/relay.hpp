@@ -1,4 +1,5 @@
-#pragma once  // remote/bridge/relay.hpp: the thread between an end of this process and a bridge.
+#pragma once  // net/remote/bridge/relay.hpp: the thread between an end of this process and a
+              // bridge.
 
 #include <functional>
 #include <gantry/channel.hpp>

@@ -1,4 +1,5 @@
-#pragma once  // schedule/product/contest.hpp: what ranks agree on, and schedules that are timed.
+#pragma once  // ranks/schedule/product/contest.hpp: what ranks agree on, and schedules that are
+              // timed.
 
 #include <gantry/plan.hpp>
 #include <gantry/product.hpp>

@@ -1,4 +1,5 @@
-#pragma once  // schedule/program/test_collectives.hpp: what collectives come to, said once more.
+#pragma once  // ranks/schedule/program/test_collectives.hpp: what collectives come to, said once
+              // more.
 
 #include <gantry/collectives.hpp>
 #include <map>

@@ -1,4 +1,5 @@
-#pragma once  // schedule/run/places.hpp: where the tensors of a plan lie, here and at other ranks.
+#pragma once  // ranks/schedule/run/places.hpp: where the tensors of a plan lie, here and at other
+              // ranks.
 
 #include <gantry/plan.hpp>
 

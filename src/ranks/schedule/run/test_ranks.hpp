@@ -1,4 +1,5 @@
-#pragma once  // schedule/run/test_ranks.hpp: a group within one process, and what its plans leave.
+#pragma once  // ranks/schedule/run/test_ranks.hpp: a group within one process, and what its plans
+              // leave.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>
