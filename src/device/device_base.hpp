@@ -1,4 +1,4 @@
-#pragma once  // device/device_base.hpp: the half of a device that is alike for every kind.
+#pragma once  // device_base.hpp: the half of a device that is alike for every kind.
 
 #include "core/base/result.hpp"
 #include "device/device_memory.hpp"

@@ -1,5 +1,5 @@
-#pragma once  // device/device_memory.hpp: device memory: what buffers have taken is counted, and
-              // that of freed ones is kept for new ones.
+#pragma once  // device_memory.hpp: device memory: what buffers have taken is counted, and that of
+              // freed ones is kept for new ones.
 
 #include <algorithm>
 #include <atomic>

@@ -1,4 +1,4 @@
-#pragma once  // device/device_states.hpp: the state behind the handles of gantry/device.hpp.
+#pragma once  // device_states.hpp: the state behind the handles of gantry/device.hpp.
 
 #include <gantry/device.hpp>
 #include <utility>

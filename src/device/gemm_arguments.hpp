@@ -1,4 +1,4 @@
-#pragma once  // device/gemm_arguments.hpp: the arguments of a kernel that multiplies matrices.
+#pragma once  // gemm_arguments.hpp: the arguments of a kernel that multiplies matrices.
 
 #include <cstddef>
 #include <cstdint>

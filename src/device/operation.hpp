@@ -1,5 +1,4 @@
-#pragma once  // device/operation.hpp: the operations of a device's queues, their order and their
-              // ends.
+#pragma once  // operation.hpp: the operations of a device's queues, their order and their ends.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#pragma once  // image/digest.hpp: names what an image holds.
+#pragma once  // digest.hpp: names what an image holds.
 
 #include <gantry/image.hpp>
 

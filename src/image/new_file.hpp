@@ -1,4 +1,4 @@
-#pragma once  // image/new_file.hpp: a file that gets its name when it is whole.
+#pragma once  // new_file.hpp: a file that gets its name when it is whole.
 
 #include <string>
 

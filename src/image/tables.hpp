@@ -1,5 +1,5 @@
-#pragma once  // image/tables.hpp: the bytes of an image, docs/formats/image.md: where tensors and
-              // chunks lie, and its tables, written and read from a file that may be anything.
+#pragma once  // tables.hpp: the bytes of an image, docs/formats/image.md: where tensors and chunks
+              // lie, and its tables, written and read from a file that may be anything.
 
 #include <array>
 #include <bit>

@@ -1,4 +1,4 @@
-#pragma once  // image/test_image.hpp: images of known content, and files changed on purpose.
+#pragma once  // test_image.hpp: images of known content, and files changed on purpose.
 
 #include <gantry/image.hpp>
 

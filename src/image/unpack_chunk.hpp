@@ -1,4 +1,4 @@
-#pragma once  // image/unpack_chunk.hpp: the raw bytes of a chunk that was read.
+#pragma once  // unpack_chunk.hpp: the raw bytes of a chunk that was read.
 
 #include <functional>
 #include <gantry/image.hpp>

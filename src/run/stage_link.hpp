@@ -1,4 +1,4 @@
-#pragma once  // run/stage_link.hpp: what each transport implements for a stage's ends.
+#pragma once  // stage_link.hpp: what each transport implements for a stage's ends.
 
 #include <gantry/stage.hpp>
 #include <memory>

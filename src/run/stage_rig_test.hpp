@@ -1,4 +1,4 @@
-#pragma once  // run/stage_rig_test.hpp: wires up stages as a launcher does, for tests.
+#pragma once  // stage_rig_test.hpp: wires up stages as a launcher does, for tests.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
-#pragma once  // core/base/assert.hpp: stops the program on a broken contract, and in debug builds
-              // on a broken invariant.
+#pragma once  // base/assert.hpp: stops the program on a broken contract, and in debug builds on a
+              // broken invariant.
 
 #include <cstdio>
 #include <cstdlib>

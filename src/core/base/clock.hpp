@@ -1,4 +1,4 @@
-#pragma once  // core/base/clock.hpp: the cheapest clocks that still agree between processes.
+#pragma once  // base/clock.hpp: the cheapest clocks that still agree between processes.
 
 #include <cstdint>
 #include <ctime>

@@ -1,4 +1,4 @@
-#pragma once  // core/base/crc32c.hpp: the CRC of RFC 3720.
+#pragma once  // base/crc32c.hpp: the CRC of RFC 3720.
 
 #include <gantry/types.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/enum_text.hpp: texts of enumerations.
+#pragma once  // base/enum_text.hpp: texts of enumerations.
 
 #include <cstddef>
 #include <string_view>

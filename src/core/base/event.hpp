@@ -1,4 +1,4 @@
-#pragma once  // core/base/event.hpp: an eventfd: wakes a sleeper that polls several descriptors.
+#pragma once  // base/event.hpp: an eventfd: wakes a sleeper that polls several descriptors.
 
 #include <poll.h>
 #include <sys/eventfd.h>

@@ -1,5 +1,4 @@
-#pragma once  // core/base/futex.hpp: sleeps on a word of this process until it changes or time is
-              // up.
+#pragma once  // base/futex.hpp: sleeps on a word of this process until it changes or time is up.
 
 #include <linux/futex.h>
 #include <sys/syscall.h>

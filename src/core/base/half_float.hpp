@@ -1,4 +1,4 @@
-#pragma once  // core/base/half_float.hpp: floating point of 16 bits to and from float.
+#pragma once  // base/half_float.hpp: floating point of 16 bits to and from float.
 
 #include <bit>
 #include <cstdint>

@@ -1,5 +1,4 @@
-#pragma once  // core/base/handed_over.hpp: work of this thread that another thread does, on its
-              // CPU.
+#pragma once  // base/handed_over.hpp: work of this thread that another thread does, on its CPU.
 
 #include <atomic>
 #include <memory>

@@ -1,4 +1,4 @@
-#pragma once  // core/base/moved_from.hpp: calls on a handle that was moved from.
+#pragma once  // base/moved_from.hpp: calls on a handle that was moved from.
 
 #include "core/base/result.hpp"
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/result.hpp: makes errors and passes them on in one line.
+#pragma once  // base/result.hpp: makes errors and passes them on in one line.
 
 #include <fmt/format.h>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/sizes.hpp: units of memory, and the page size.
+#pragma once  // base/sizes.hpp: units of memory, and the page size.
 
 #include <unistd.h>
 #include <gantry/types.hpp>

@@ -1,5 +1,4 @@
-#pragma once  // core/base/test_bytes.hpp: bytes of a test, made and compared fast under sanitizers,
-              // too.
+#pragma once  // base/test_bytes.hpp: bytes of a test, made and compared fast under sanitizers, too.
 
 #include <gantry/types.hpp>
 

@@ -1,5 +1,4 @@
-#pragma once  // core/base/test_effort.hpp: how much a test tries, and what it draws, in each
-              // preset.
+#pragma once  // base/test_effort.hpp: how much a test tries, and what it draws, in each preset.
 
 #include "core/base/test_sanitizer.hpp"
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/test_fork.hpp: for tests that fork(), and whether they may beside other
+#pragma once  // base/test_fork.hpp: for tests that fork(), and whether they may beside other
               // threads.
 
 #include <sys/wait.h>

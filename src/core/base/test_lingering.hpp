@@ -1,5 +1,5 @@
-#pragma once  // core/base/test_lingering.hpp: a descriptor whose close(2) takes longer than any
-              // test waits.
+#pragma once  // base/test_lingering.hpp: a descriptor whose close(2) takes longer than any test
+              // waits.
 
 #include <arpa/inet.h>
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#pragma once  // core/base/test_refusals.hpp: refuses system calls as kernels and containers do, for
+#pragma once  // base/test_refusals.hpp: refuses system calls as kernels and containers do, for
               // tests.
 
 #include <linux/audit.h>

@@ -1,5 +1,4 @@
-#pragma once  // core/base/test_sanitizer.hpp: which sanitizer a test runs under, asked when it
-              // runs.
+#pragma once  // base/test_sanitizer.hpp: which sanitizer a test runs under, asked when it runs.
 
 #include <dlfcn.h>
 

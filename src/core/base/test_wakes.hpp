@@ -1,5 +1,5 @@
-#pragma once  // core/base/test_wakes.hpp: what a hostile process does with a wake-up socket, or
-              // hands over as one.
+#pragma once  // base/test_wakes.hpp: what a hostile process does with a wake-up socket, or hands
+              // over as one.
 
 #include <fcntl.h>
 #include <gtest/gtest.h>

@@ -1,5 +1,4 @@
-#pragma once  // core/base/text_lines.hpp: reads texts of lines and words, and says where they are
-              // wrong.
+#pragma once  // base/text_lines.hpp: reads texts of lines and words, and says where they are wrong.
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#pragma once  // core/base/wait.hpp: waits for several descriptors, here or in an epoll.
+#pragma once  // base/wait.hpp: waits for several descriptors, here or in an epoll.
 
 #include <poll.h>
 #include <sys/epoll.h>

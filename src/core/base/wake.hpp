@@ -1,5 +1,5 @@
-#pragma once  // core/base/wake.hpp: a wake-up socket between two processes: one sleeps on it, the
-              // other rings it.
+#pragma once  // base/wake.hpp: a wake-up socket between two processes: one sleeps on it, the other
+              // rings it.
 
 #include "core/base/os/close_elsewhere.hpp"
 #include "core/base/os/fork.hpp"

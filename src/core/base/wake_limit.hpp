@@ -1,5 +1,4 @@
-#pragma once  // core/base/wake_limit.hpp: when whoever rings for nothing is not listened to for a
-              // while.
+#pragma once  // base/wake_limit.hpp: when whoever rings for nothing is not listened to for a while.
 
 #include <algorithm>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#pragma once  // core/calibration/calibration.hpp: measures what each engine costs on this machine.
+#pragma once  // calibration/calibration.hpp: measures what each engine costs on this machine.
 
 #include <gantry/engine.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/calibration/calibration_store.hpp: keeps calibrations in files.
+#pragma once  // calibration/calibration_store.hpp: keeps calibrations in files.
 
 #include <gantry/engine.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/calibration/calibration_text.hpp: a calibration as the text of its file.
+#pragma once  // calibration/calibration_text.hpp: a calibration as the text of its file.
 
 #include <gantry/engine.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/test_child.hpp: a second process for this module's tests.
+#pragma once  // channel/test_child.hpp: a second process for this module's tests.
 
 #include <gtest/gtest.h>
 #include <sched.h>

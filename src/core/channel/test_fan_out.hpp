@@ -1,4 +1,4 @@
-#pragma once  // core/channel/test_fan_out.hpp: a producer with consumers that a test adds.
+#pragma once  // channel/test_fan_out.hpp: a producer with consumers that a test adds.
 
 #include <optional>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/test_gated_engine.hpp: copies that begin when a test says so.
+#pragma once  // channel/test_gated_engine.hpp: copies that begin when a test says so.
 
 #include <atomic>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/test_raw_consumer.hpp: a consumer that joins by hand.
+#pragma once  // channel/test_raw_consumer.hpp: a consumer that joins by hand.
 
 #include <gtest/gtest.h>
 

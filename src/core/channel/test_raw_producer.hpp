@@ -1,4 +1,4 @@
-#pragma once  // core/channel/test_raw_producer.hpp: a producer that connects by hand.
+#pragma once  // channel/test_raw_producer.hpp: a producer that connects by hand.
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/test_support.hpp: a scratch directory and an engine for this module's
+#pragma once  // channel/test_support.hpp: a scratch directory and an engine for this module's
               // tests.
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#pragma once  // core/engine/check.hpp: the rules that every engine holds its callers to.
+#pragma once  // engine/check.hpp: the rules that every engine holds its callers to.
 
 #include <gantry/engine.hpp>
 

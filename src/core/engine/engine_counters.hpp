@@ -1,5 +1,5 @@
-#pragma once  // core/engine/engine_counters.hpp: what every engine counts and learns, and the
-              // outcome of a move.
+#pragma once  // engine/engine_counters.hpp: what every engine counts and learns, and the outcome of
+              // a move.
 
 #include <gantry/engine.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // core/engine/execute.hpp: executes a part of a move in the calling thread and
-              // catches faults.
+#pragma once  // engine/execute.hpp: executes a part of a move in the calling thread and catches
+              // faults.
 
 #include <gantry/engine.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // core/engine/fault_guard.hpp: pages that cannot be read or written become answers
-              // instead of signals.
+#pragma once  // engine/fault_guard.hpp: pages that cannot be read or written become answers instead
+              // of signals.
 
 #include <gantry/engine.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/engine/human.hpp: formats sizes and times for people, for explanations.
+#pragma once  // engine/human.hpp: formats sizes and times for people, for explanations.
 
 #include <gantry/types.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // core/engine/kernels.hpp: stores past the cache, with the widest vectors that this
-              // CPU has.
+#pragma once  // engine/kernels.hpp: stores past the cache, with the widest vectors that this CPU
+              // has.
 
 #include <gantry/types.hpp>
 

@@ -1,5 +1,4 @@
-#pragma once  // core/engine/lane_base.hpp: the half of a lane that all engines share, and how it
-              // waits.
+#pragma once  // engine/lane_base.hpp: the half of a lane that all engines share, and how it waits.
 
 #include <gantry/engine.hpp>
 

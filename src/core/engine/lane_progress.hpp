@@ -1,5 +1,5 @@
-#pragma once  // core/engine/lane_progress.hpp: how far a lane has come, and who sleeps until it
-              // comes further.
+#pragma once  // engine/lane_progress.hpp: how far a lane has come, and who sleeps until it comes
+              // further.
 
 #include <array>
 #include <gantry/engine.hpp>

@@ -1,5 +1,4 @@
-#pragma once  // core/memory/fake_registrar_test.hpp: a registrar whose cost and failures a test
-              // sets.
+#pragma once  // memory/fake_registrar_test.hpp: a registrar whose cost and failures a test sets.
 
 #include <algorithm>
 #include <chrono>

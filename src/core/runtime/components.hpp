@@ -1,4 +1,4 @@
-#pragma once  // core/runtime/components.hpp: what the linked components add to the core.
+#pragma once  // runtime/components.hpp: what the linked components add to the core.
 
 #include <gantry/runtime.hpp>
 #include <map>
@@ -34,11 +34,11 @@ using MakeRegistrar = Result<std::shared_ptr<Registrar>> (*)(const RegistrarSetu
 struct Component {
   /// From shape: a plan that stands for its class, with about so many bytes of destination.
   Result<ReshapePlan> (*sample_reshape)(ReshapeClass kind, Bytes destination_bytes) = nullptr;
-  std::optional<RemoteOpeners> remote;                ///< From net.
-  std::vector<EngineMaker> engines;                   ///< From device.
-  std::map<RegistrarKind, MakeRegistrar> registrars;  ///< From net and device.
-  std::optional<DeviceOpeners> devices;               ///< From device.
-  const Component* next = nullptr;                    ///< The one added before.
+  std::optional<RemoteOpeners> remote{};                ///< From net.
+  std::vector<EngineMaker> engines{};                   ///< From device.
+  std::map<RegistrarKind, MakeRegistrar> registrars{};  ///< From net and device.
+  std::optional<DeviceOpeners> devices{};               ///< From device.
+  const Component* next = nullptr;                      ///< The one added before.
 };
 
 /// Called while the library of a component is loaded: before main(), or later within dlopen() while

@@ -1,4 +1,4 @@
-#pragma once  // core/runtime/cpu_quota.hpp: the CPUs that the control group lets this process use.
+#pragma once  // runtime/cpu_quota.hpp: the CPUs that the control group lets this process use.
 
 #include <string>
 

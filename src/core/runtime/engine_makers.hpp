@@ -1,4 +1,4 @@
-#pragma once  // core/runtime/engine_makers.hpp: makes every engine but inline.
+#pragma once  // runtime/engine_makers.hpp: makes every engine but inline.
 
 #include <gantry/engine.hpp>
 

@@ -1,5 +1,4 @@
-#pragma once  // core/runtime/engines.hpp: the engines of one runtime, and the one that its channels
-              // use.
+#pragma once  // runtime/engines.hpp: the engines of one runtime, and the one that its channels use.
 
 #include <gantry/runtime.hpp>
 #include <mutex>

@@ -1,4 +1,4 @@
-#pragma once  // core/runtime/lazy_engine.hpp: an engine that is made when its first lane is opened.
+#pragma once  // runtime/lazy_engine.hpp: an engine that is made when its first lane is opened.
 
 #include <functional>
 #include <gantry/engine.hpp>

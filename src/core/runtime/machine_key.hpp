@@ -1,5 +1,5 @@
-#pragma once  // core/runtime/machine_key.hpp: the machine that a calibration holds for, as one line
-              // of text.
+#pragma once  // runtime/machine_key.hpp: the machine that a calibration holds for, as one line of
+              // text.
 
 #include <gantry/types.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/runtime/worker_places.hpp: how many copy workers to make, and where.
+#pragma once  // runtime/worker_places.hpp: how many copy workers to make, and where.
 
 #include <vector>
 

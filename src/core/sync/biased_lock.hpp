@@ -1,4 +1,4 @@
-#pragma once  // core/sync/biased_lock.hpp: a lock that costs its one owner next to nothing.
+#pragma once  // sync/biased_lock.hpp: a lock that costs its one owner next to nothing.
 
 #include <atomic>
 #include <chrono>

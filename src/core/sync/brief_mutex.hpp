@@ -1,5 +1,5 @@
-#pragma once  // core/sync/brief_mutex.hpp: a mutex with a short way for the one thread that takes
-              // it most.
+#pragma once  // sync/brief_mutex.hpp: a mutex with a short way for the one thread that takes it
+              // most.
 
 #include <atomic>
 #include <mutex>

@@ -1,4 +1,4 @@
-#pragma once  // core/sync/counter.hpp: a number that one thread counts and anyone may read.
+#pragma once  // sync/counter.hpp: a number that one thread counts and anyone may read.
 
 #include <atomic>
 #include <cstdint>

@@ -1,5 +1,4 @@
-#pragma once  // core/sync/histogram.hpp: counts values by magnitude, in a fixed 3 KiB, with one
-              // writer.
+#pragma once  // sync/histogram.hpp: counts values by magnitude, in a fixed 3 KiB, with one writer.
 
 #include <array>
 #include <bit>

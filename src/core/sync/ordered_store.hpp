@@ -1,5 +1,5 @@
-#pragma once  // core/sync/ordered_store.hpp: a store before which nothing waits, with full order
-              // behind it.
+#pragma once  // sync/ordered_store.hpp: a store before which nothing waits, with full order behind
+              // it.
 
 #include <atomic>
 

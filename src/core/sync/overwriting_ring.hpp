@@ -1,5 +1,5 @@
-#pragma once  // core/sync/overwriting_ring.hpp: the newest events of many writers, for whoever
-              // looks later.
+#pragma once  // sync/overwriting_ring.hpp: the newest events of many writers, for whoever looks
+              // later.
 
 #include <array>
 #include <atomic>

@@ -1,4 +1,4 @@
-#pragma once  // core/sync/test_torn.hpp: shows whether two threads were inside a lock together.
+#pragma once  // sync/test_torn.hpp: shows whether two threads were inside a lock together.
 
 #include <atomic>
 #include <cstdint>

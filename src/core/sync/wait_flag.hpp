@@ -1,5 +1,4 @@
-#pragma once  // core/sync/wait_flag.hpp: sleeping without missing the wake-up, across a trust
-              // border.
+#pragma once  // sync/wait_flag.hpp: sleeping without missing the wake-up, across a trust border.
 
 #include <atomic>
 #include <cstdint>

@@ -1,5 +1,5 @@
-#pragma once  // core/sync/wait_ticks.hpp: how long one thread at a time has waited, the present
-              // wait included.
+#pragma once  // sync/wait_ticks.hpp: how long one thread at a time has waited, the present wait
+              // included.
 
 #include "core/base/clock.hpp"
 #include "core/sync/counter.hpp"

@@ -1,4 +1,4 @@
-#pragma once  // core/tensor/element.hpp: the element types that a reshape knows.
+#pragma once  // tensor/element.hpp: the element types that a reshape knows.
 
 #include <gantry/types.hpp>
 

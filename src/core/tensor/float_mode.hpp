@@ -1,4 +1,4 @@
-#pragma once  // core/tensor/float_mode.hpp: the floating-point mode that conversions rely on.
+#pragma once  // tensor/float_mode.hpp: the floating-point mode that conversions rely on.
 
 namespace gantry::shape {
 

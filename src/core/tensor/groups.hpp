@@ -1,4 +1,4 @@
-#pragma once  // core/tensor/groups.hpp: how groups are written down in a DataType.
+#pragma once  // tensor/groups.hpp: how groups are written down in a DataType.
 
 #include <gantry/types.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/tensor/plan_source.hpp: whether what is handed to a plan is its source.
+#pragma once  // tensor/plan_source.hpp: whether what is handed to a plan is its source.
 
 #include <gantry/types.hpp>
 

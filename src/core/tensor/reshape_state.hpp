@@ -1,4 +1,4 @@
-#pragma once  // core/tensor/reshape_state.hpp: what carries a ReshapePlan out.
+#pragma once  // tensor/reshape_state.hpp: what carries a ReshapePlan out.
 
 #include <gantry/types.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // core/trace/end_trace.hpp: the ring of one end of a channel, or of whatever else has
-              // a track.
+#pragma once  // trace/end_trace.hpp: the ring of one end of a channel, or of whatever else has a
+              // track.
 
 #include <chrono>
 #include <gantry/engine.hpp>

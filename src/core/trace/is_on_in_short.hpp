@@ -1,5 +1,4 @@
-#pragma once  // core/trace/is_on_in_short.hpp: is_on() for the one place where its instructions
-              // count.
+#pragma once  // trace/is_on_in_short.hpp: is_on() for the one place where its instructions count.
 
 #include "core/trace/tracer.hpp"
 

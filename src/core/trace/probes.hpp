@@ -1,5 +1,4 @@
-#pragma once  // core/trace/probes.hpp: USDT probes, at which bpftrace, perf, SystemTap and gdb can
-              // stop.
+#pragma once  // trace/probes.hpp: USDT probes, at which bpftrace, perf, SystemTap and gdb can stop.
 
 #include "core/trace/ring_file.hpp"
 

@@ -1,4 +1,4 @@
-#pragma once  // core/trace/ring_file.hpp: the files of a trace, and what their bytes say.
+#pragma once  // trace/ring_file.hpp: the files of a trace, and what their bytes say.
 
 #include <algorithm>
 #include <gantry/runtime.hpp>

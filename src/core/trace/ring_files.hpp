@@ -1,5 +1,4 @@
-#pragma once  // core/trace/ring_files.hpp: the ring files of one folder, read while they are
-              // written.
+#pragma once  // trace/ring_files.hpp: the ring files of one folder, read while they are written.
 
 #include <deque>
 #include <functional>

@@ -1,4 +1,4 @@
-#pragma once  // core/trace/test_traced.hpp: recordings of this process in a directory of their own.
+#pragma once  // trace/test_traced.hpp: recordings of this process in a directory of their own.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#pragma once  // core/trace/tracer.hpp: whether anybody records what this process does.
+#pragma once  // trace/tracer.hpp: whether anybody records what this process does.
 
 #include <atomic>
 #include <chrono>

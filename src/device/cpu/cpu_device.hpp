@@ -1,5 +1,5 @@
-#pragma once  // device/cpu/cpu_device.hpp: the CPU as a device, with threads for queues and
-              // callables for kernels.
+#pragma once  // cpu/cpu_device.hpp: the CPU as a device, with threads for queues and callables for
+              // kernels.
 
 #include <functional>
 #include <gantry/device.hpp>

@@ -1,4 +1,4 @@
-#pragma once  // device/cpu/work_team.hpp: threads that share the parts of a job with its caller.
+#pragma once  // cpu/work_team.hpp: threads that share the parts of a job with its caller.
 
 #include <atomic>
 #include <chrono>

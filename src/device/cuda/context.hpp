@@ -1,4 +1,4 @@
-#pragma once  // device/cuda/context.hpp: what all objects of one open device share.
+#pragma once  // cuda/context.hpp: what all objects of one open device share.
 
 #include <array>
 #include <condition_variable>

@@ -1,4 +1,4 @@
-#pragma once  // device/cuda/cublas.hpp: NVIDIA's library of products, where it is installed.
+#pragma once  // cuda/cublas.hpp: NVIDIA's library of products, where it is installed.
 
 #include "device/cuda/context.hpp"
 

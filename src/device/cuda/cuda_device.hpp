@@ -1,4 +1,4 @@
-#pragma once  // device/cuda/cuda_device.hpp: NVIDIA's devices, through their driver alone.
+#pragma once  // cuda/cuda_device.hpp: NVIDIA's devices, through their driver alone.
 
 #include <functional>
 #include <gantry/device.hpp>

@@ -1,5 +1,4 @@
-#pragma once  // device/cuda/cuda_registrar.hpp: registers host memory that CUDA devices reach
-              // directly.
+#pragma once  // cuda/cuda_registrar.hpp: registers host memory that CUDA devices reach directly.
 
 #include <gantry/memory.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // device/cuda/driver.hpp: functions of CUDA's driver and the meaning of their
-              // answers; declared here by its ABI, so that no toolkit is needed.
+#pragma once  // cuda/driver.hpp: functions of CUDA's driver and the meaning of their answers;
+              // declared here by its ABI, so that no toolkit is needed.
 
 #include <dlfcn.h>
 

@@ -1,4 +1,4 @@
-#pragma once  // device/cuda/executor.hpp: gives operations to a stream, and hears of their ends.
+#pragma once  // cuda/executor.hpp: gives operations to a stream, and hears of their ends.
 
 #include "device/cuda/context.hpp"
 #include "device/device_memory.hpp"

@@ -1,5 +1,5 @@
-#pragma once  // device/cuda/program.hpp: modules, their kernels and launches; compiles CUDA C++
-              // with NVRTC, where it is installed.
+#pragma once  // cuda/program.hpp: modules, their kernels and launches; compiles CUDA C++ with
+              // NVRTC, where it is installed.
 
 #include <gantry/kernel.hpp>
 #include <optional>

@@ -1,5 +1,5 @@
-#pragma once  // device/dsa/descriptor.hpp: descriptors and completion records of Intel DSA, byte
-              // for byte, and the instructions that carry them.
+#pragma once  // dsa/descriptor.hpp: descriptors and completion records of Intel DSA, byte for byte,
+              // and the instructions that carry them.
 
 #include <array>
 #include <atomic>

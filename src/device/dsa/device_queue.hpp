@@ -1,5 +1,5 @@
-#pragma once  // device/dsa/device_queue.hpp: the kernel's work queues: which there are, why one
-              // cannot be used, and one opened by its device file.
+#pragma once  // dsa/device_queue.hpp: the kernel's work queues: which there are, why one cannot be
+              // used, and one opened by its device file.
 
 #include <sys/types.h>
 

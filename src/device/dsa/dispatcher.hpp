@@ -1,4 +1,4 @@
-#pragma once  // device/dsa/dispatcher.hpp: the link between the lanes and one work queue.
+#pragma once  // dsa/dispatcher.hpp: the link between the lanes and one work queue.
 
 #include <condition_variable>
 #include <deque>

@@ -1,4 +1,4 @@
-#pragma once  // device/dsa/dsa_engine.hpp: Intel DSA executes moves.
+#pragma once  // dsa/dsa_engine.hpp: Intel DSA executes moves.
 
 #include <gantry/engine.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // device/dsa/flights.hpp: what the device holds: records, batches and credits.
+#pragma once  // dsa/flights.hpp: what the device holds: records, batches and credits.
 
 #include <array>
 #include <vector>

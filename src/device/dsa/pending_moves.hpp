@@ -1,5 +1,5 @@
-#pragma once  // device/dsa/pending_moves.hpp: the unfinished moves of one lane, their parts, and
-              // the meaning of a part's record.
+#pragma once  // dsa/pending_moves.hpp: the unfinished moves of one lane, their parts, and the
+              // meaning of a part's record.
 
 #include <gantry/engine.hpp>
 #include <vector>

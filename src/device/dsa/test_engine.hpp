@@ -1,5 +1,4 @@
-#pragma once  // device/dsa/test_engine.hpp: the engine on a device model that a test watches and
-              // misleads.
+#pragma once  // dsa/test_engine.hpp: the engine on a device model that a test watches and misleads.
 
 #include <functional>
 

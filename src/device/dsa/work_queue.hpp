@@ -1,5 +1,5 @@
-#pragma once  // device/dsa/work_queue.hpp: the seam between the engine and the device file or model
-              // that takes its descriptors, and memory that a device writes to.
+#pragma once  // dsa/work_queue.hpp: the seam between the engine and the device file or model that
+              // takes its descriptors, and memory that a device writes to.
 
 #include <sys/mman.h>
 

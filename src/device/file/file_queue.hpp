@@ -1,5 +1,5 @@
-#pragma once  // device/file/file_queue.hpp: the transfers of a file lane, and the thread that
-              // carries them out.
+#pragma once  // file/file_queue.hpp: the transfers of a file lane, and the thread that carries them
+              // out.
 
 #include <condition_variable>
 #include <functional>

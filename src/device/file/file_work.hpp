@@ -1,4 +1,4 @@
-#pragma once  // device/file/file_work.hpp: one file transfer, cut into pieces for the kernel.
+#pragma once  // file/file_work.hpp: one file transfer, cut into pieces for the kernel.
 
 #include <gantry/file.hpp>
 #include <optional>

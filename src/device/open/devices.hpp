@@ -1,4 +1,4 @@
-#pragma once  // device/open/devices.hpp: devices by name, for Runtime.
+#pragma once  // open/devices.hpp: devices by name, for Runtime.
 
 #include <gantry/runtime.hpp>
 

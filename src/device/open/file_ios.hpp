@@ -1,4 +1,4 @@
-#pragma once  // device/open/file_ios.hpp: all ways to read and write files, and the best one here.
+#pragma once  // open/file_ios.hpp: all ways to read and write files, and the best one here.
 
 #include <gantry/file.hpp>
 

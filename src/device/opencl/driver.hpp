@@ -1,4 +1,4 @@
-#pragma once  // device/opencl/driver.hpp: functions of OpenCL, found at run time. Included after
+#pragma once  // opencl/driver.hpp: functions of OpenCL, found at run time. Included after
               // <CL/cl.h>, which a header may not include here.
 
 #include <memory>

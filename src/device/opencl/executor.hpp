@@ -1,5 +1,5 @@
-#pragma once  // device/opencl/executor.hpp: gives operations to a command queue and hears of their
-              // end; compiles programs. Included after <CL/cl.h>.
+#pragma once  // opencl/executor.hpp: gives operations to a command queue and hears of their end;
+              // compiles programs. Included after <CL/cl.h>.
 
 #include <mutex>
 

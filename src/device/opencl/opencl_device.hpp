@@ -1,5 +1,4 @@
-#pragma once  // device/opencl/opencl_device.hpp: devices of OpenCL 1.2 and later, through the
-              // loader.
+#pragma once  // opencl/opencl_device.hpp: devices of OpenCL 1.2 and later, through the loader.
 
 #include <chrono>
 #include <gantry/device.hpp>

@@ -1,5 +1,4 @@
-#pragma once  // device/pipeline/chunk_executor.hpp: sends chunks through the three queues of a
-              // device.
+#pragma once  // pipeline/chunk_executor.hpp: sends chunks through the three queues of a device.
 
 #include <condition_variable>
 #include <mutex>

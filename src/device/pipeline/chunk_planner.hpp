@@ -1,5 +1,4 @@
-#pragma once  // device/pipeline/chunk_planner.hpp: chooses the size of chunks and their number in
-              // flight.
+#pragma once  // pipeline/chunk_planner.hpp: chooses the size of chunks and their number in flight.
 
 #include <gantry/pipeline.hpp>
 

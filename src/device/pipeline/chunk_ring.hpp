@@ -1,5 +1,4 @@
-#pragma once  // device/pipeline/chunk_ring.hpp: the buffers for chunks, one slot for each chunk in
-              // flight.
+#pragma once  // pipeline/chunk_ring.hpp: the buffers for chunks, one slot for each chunk in flight.
 
 #include <gantry/memory.hpp>
 #include <gantry/pipeline.hpp>

@@ -1,5 +1,5 @@
-#pragma once  // device/pipeline/device_run.hpp: what every run of a job on a device needs: queues,
-              // limits, launches, broadcasts, partial results, the host's copies.
+#pragma once  // pipeline/device_run.hpp: what every run of a job on a device needs: queues, limits,
+              // launches, broadcasts, partial results, the host's copies.
 
 #include <algorithm>
 #include <cstring>

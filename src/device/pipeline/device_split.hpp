@@ -1,4 +1,4 @@
-#pragma once  // device/pipeline/device_split.hpp: splits the steps of a job among several devices.
+#pragma once  // pipeline/device_split.hpp: splits the steps of a job among several devices.
 
 #include <cstdint>
 #include <gantry/pipeline.hpp>

@@ -1,4 +1,4 @@
-#pragma once  // device/pipeline/file_ends.hpp: a run's transfers between its files and its ring.
+#pragma once  // pipeline/file_ends.hpp: a run's transfers between its files and its ring.
 
 #include <gantry/pipeline.hpp>
 

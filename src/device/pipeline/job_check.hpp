@@ -1,5 +1,5 @@
-#pragma once  // device/pipeline/job_check.hpp: refuses jobs that can never work before anything is
-              // done; which bytes form a chunk's buffer.
+#pragma once  // pipeline/job_check.hpp: refuses jobs that can never work before anything is done;
+              // which bytes form a chunk's buffer.
 
 #include <gantry/pipeline.hpp>
 #include <vector>

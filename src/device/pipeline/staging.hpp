@@ -1,5 +1,5 @@
-#pragma once  // device/pipeline/staging.hpp: how each argument's memory goes to the device and
-              // back, and which the device computes on where it lies.
+#pragma once  // pipeline/staging.hpp: how each argument's memory goes to the device and back, and
+              // which the device computes on where it lies.
 
 #include "device/pipeline/chunk_ring.hpp"
 

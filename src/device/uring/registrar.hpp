@@ -1,4 +1,4 @@
-#pragma once  // device/uring/registrar.hpp: registers memory as the fixed buffers of an io_uring.
+#pragma once  // uring/registrar.hpp: registers memory as the fixed buffers of an io_uring.
 
 #include <gantry/memory.hpp>
 

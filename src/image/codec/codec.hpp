@@ -1,4 +1,4 @@
-#pragma once  // image/codec/codec.hpp: packs and unpacks chunks.
+#pragma once  // codec/codec.hpp: packs and unpacks chunks.
 
 #include <array>
 #include <vector>

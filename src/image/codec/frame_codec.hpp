@@ -1,4 +1,4 @@
-#pragma once  // image/codec/frame_codec.hpp: what packs one frame.
+#pragma once  // codec/frame_codec.hpp: what packs one frame.
 
 #include <gantry/image.hpp>
 #include <memory>

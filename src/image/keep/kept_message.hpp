@@ -1,5 +1,5 @@
-#pragma once  // image/keep/kept_message.hpp: an image as the message that a keeper sends: its
-              // tables, then each partition that has bytes.
+#pragma once  // keep/kept_message.hpp: an image as the message that a keeper sends: its tables,
+              // then each partition that has bytes.
 
 #include <gantry/channel.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // image/keep/test_kept.hpp: images in the hands of a keeper, and its changes.
+#pragma once  // keep/test_kept.hpp: images in the hands of a keeper, and its changes.
 
 #include <gantry/image.hpp>
 #include <gantry/runtime.hpp>

@@ -1,5 +1,5 @@
-#pragma once  // image/load/load_job.hpp: the threads that read chunks of an image, unpack and check
-              // them, whatever becomes of the bytes.
+#pragma once  // load/load_job.hpp: the threads that read chunks of an image, unpack and check them,
+              // whatever becomes of the bytes.
 
 #include <functional>
 #include <gantry/image.hpp>

@@ -1,4 +1,4 @@
-#pragma once  // image/load/loading.hpp: what the workers of a loading and those who wait share.
+#pragma once  // load/loading.hpp: what the workers of a loading and those who wait share.
 
 #include <condition_variable>
 #include <gantry/device.hpp>

@@ -1,5 +1,4 @@
-#pragma once  // image/load/test_gated_file_io.hpp: a file that answers only as many reads as it
-              // may.
+#pragma once  // load/test_gated_file_io.hpp: a file that answers only as many reads as it may.
 
 #include <gantry/file.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // image/load/test_held_copies.hpp: a device whose copies a test holds up or lets
-              // fail, and a file that is read at once.
+#pragma once  // load/test_held_copies.hpp: a device whose copies a test holds up or lets fail, and
+              // a file that is read at once.
 
 #include <gantry/file.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // image/snapshot/fault_source.hpp: pages that are not there, by userfaultfd; those
-              // that the program gave back, and those that never come.
+#pragma once  // snapshot/fault_source.hpp: pages that are not there, by userfaultfd; those that the
+              // program gave back, and those that never come.
 
 #include <linux/userfaultfd.h>
 #include <pthread.h>

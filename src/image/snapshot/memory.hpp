@@ -1,5 +1,5 @@
-#pragma once  // image/snapshot/memory.hpp: the regions of a snapshot, one behind the other, and
-              // where their pages lie in its image.
+#pragma once  // snapshot/memory.hpp: the regions of a snapshot, one behind the other, and where
+              // their pages lie in its image.
 
 #include <array>
 #include <gantry/snapshot.hpp>

@@ -1,4 +1,4 @@
-#pragma once  // image/snapshot/page_loader.hpp: brings a snapshot's pages from its image.
+#pragma once  // snapshot/page_loader.hpp: brings a snapshot's pages from its image.
 
 #include <atomic>
 #include <condition_variable>

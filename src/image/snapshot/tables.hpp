@@ -1,5 +1,4 @@
-#pragma once  // image/snapshot/tables.hpp: what a snapshot's image says of its pages; written and
-              // read.
+#pragma once  // snapshot/tables.hpp: what a snapshot's image says of its pages; written and read.
 
 #include <gantry/snapshot.hpp>
 

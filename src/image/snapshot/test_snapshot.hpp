@@ -1,4 +1,4 @@
-#pragma once  // image/snapshot/test_snapshot.hpp: snapshots of known content.
+#pragma once  // snapshot/test_snapshot.hpp: snapshots of known content.
 
 #include <gantry/snapshot.hpp>
 

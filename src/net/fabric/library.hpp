@@ -1,4 +1,4 @@
-#pragma once  // net/fabric/library.hpp: libfabric, opened when it is first used.
+#pragma once  // fabric/library.hpp: libfabric, opened when it is first used.
 
 #include <array>
 #include <csignal>

@@ -1,4 +1,4 @@
-#pragma once  // net/fabric/registrar.hpp: registers memory as regions of a libfabric domain.
+#pragma once  // fabric/registrar.hpp: registers memory as regions of a libfabric domain.
 
 #include <gantry/memory.hpp>
 

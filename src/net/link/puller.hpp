@@ -1,4 +1,4 @@
-#pragma once  // net/link/puller.hpp: payload that takes another way than the socket.
+#pragma once  // link/puller.hpp: payload that takes another way than the socket.
 
 #include <gantry/link.hpp>
 #include <vector>

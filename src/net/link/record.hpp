@@ -1,4 +1,4 @@
-#pragma once  // net/link/record.hpp: what the two ends of a socket link say, and strided ranges.
+#pragma once  // link/record.hpp: what the two ends of a socket link say, and strided ranges.
 
 #include <sys/uio.h>
 

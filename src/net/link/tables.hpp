@@ -1,4 +1,4 @@
-#pragma once  // net/link/tables.hpp: a link's exported memory, and its tickets.
+#pragma once  // link/tables.hpp: a link's exported memory, and its tickets.
 
 #include <gantry/link.hpp>
 #include <map>

@@ -1,4 +1,4 @@
-#pragma once  // net/link/turn.hpp: one turn of a loop that serves a link.
+#pragma once  // link/turn.hpp: one turn of a loop that serves a link.
 
 #include <gantry/link.hpp>
 #include <utility>

@@ -1,5 +1,5 @@
-#pragma once  // net/remote/admission.hpp: how a bridge is reached, and how it and its caller
-              // convince each other.
+#pragma once  // remote/admission.hpp: how a bridge is reached, and how it and its caller convince
+              // each other.
 
 #include <sys/stat.h>
 

@@ -1,4 +1,4 @@
-#pragma once  // net/remote/listing.hpp: how the channels of another host stand.
+#pragma once  // remote/listing.hpp: how the channels of another host stand.
 
 #include <gantry/runtime.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // net/remote/remote_name.hpp: names of channels on other hosts.
+#pragma once  // remote/remote_name.hpp: names of channels on other hosts.
 
 #include <gantry/bridge.hpp>
 #include <optional>

@@ -1,4 +1,4 @@
-#pragma once  // net/remote/remote_step.hpp: labelled steps of a channel between hosts, at which the
+#pragma once  // remote/remote_step.hpp: labelled steps of a channel between hosts, at which the
               // fault harness ends a process; as channel/wire/step.hpp.
 
 #include <array>

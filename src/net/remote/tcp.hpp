@@ -1,4 +1,4 @@
-#pragma once  // net/remote/tcp.hpp: connections of TCP with deadlines, and addresses of hosts.
+#pragma once  // remote/tcp.hpp: connections of TCP with deadlines, and addresses of hosts.
 
 #include <netdb.h>
 

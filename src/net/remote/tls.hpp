@@ -1,4 +1,4 @@
-#pragma once  // net/remote/tls.hpp: connections that nobody on the way can read or change.
+#pragma once  // remote/tls.hpp: connections that nobody on the way can read or change.
 
 #include <condition_variable>
 #include <memory>

@@ -1,4 +1,4 @@
-#pragma once  // net/remote/token.hpp: the secret of a bridge, and proofs of knowing it.
+#pragma once  // remote/token.hpp: the secret of a bridge, and proofs of knowing it.
 
 #include <array>
 #include <gantry/types.hpp>

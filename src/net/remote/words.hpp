@@ -1,4 +1,4 @@
-#pragma once  // net/remote/words.hpp: numbers and texts between hosts, little endian.
+#pragma once  // remote/words.hpp: numbers and texts between hosts, little endian.
 
 #include <algorithm>
 #include <gantry/types.hpp>

@@ -1,5 +1,4 @@
-#pragma once  // ranks/gemm/libraries.hpp: the libraries that compute products, and the choice among
-              // them.
+#pragma once  // gemm/libraries.hpp: the libraries that compute products, and the choice among them.
 
 #include <array>
 #include <functional>

@@ -1,4 +1,4 @@
-#pragma once  // ranks/gemm/library_file.hpp: shared libraries opened at run time, and their OpenMP.
+#pragma once  // gemm/library_file.hpp: shared libraries opened at run time, and their OpenMP.
 
 #include <gantry/types.hpp>
 

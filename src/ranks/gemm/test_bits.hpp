@@ -1,4 +1,4 @@
-#pragma once  // ranks/gemm/test_bits.hpp: whether pieces of a product have the bits of the whole.
+#pragma once  // gemm/test_bits.hpp: whether pieces of a product have the bits of the whole.
 
 #include <gantry/gemm.hpp>
 

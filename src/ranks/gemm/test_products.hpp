@@ -1,5 +1,4 @@
-#pragma once  // ranks/gemm/test_products.hpp: products with guards around them, and what they come
-              // to.
+#pragma once  // gemm/test_products.hpp: products with guards around them, and what they come to.
 
 #include <algorithm>
 #include <cmath>

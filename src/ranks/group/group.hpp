@@ -1,4 +1,4 @@
-#pragma once  // ranks/group/group.hpp: what a group is made of.
+#pragma once  // group/group.hpp: what a group is made of.
 
 #include <condition_variable>
 #include <deque>

@@ -1,5 +1,4 @@
-#pragma once  // ranks/group/rank_page.hpp: what a rank says of itself, in a file that others may
-              // read.
+#pragma once  // group/rank_page.hpp: what a rank says of itself, in a file that others may read.
 
 #include <sys/types.h>
 

@@ -1,4 +1,4 @@
-#pragma once  // ranks/schedule/plan.hpp: plans in words, for the parts of this module.
+#pragma once  // schedule/plan.hpp: plans in words, for the parts of this module.
 
 #include <gantry/plan.hpp>
 #include <optional>

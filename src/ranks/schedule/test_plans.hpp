@@ -1,5 +1,4 @@
-#pragma once  // ranks/schedule/test_plans.hpp: plans to try, and what they come to when they are
-              // run.
+#pragma once  // schedule/test_plans.hpp: plans to try, and what they come to when they are run.
 
 #include <algorithm>
 #include <map>

@@ -1,5 +1,4 @@
-#pragma once  // ranks/schedule/tiles.hpp: what the elements of a tensor are, rectangle by
-              // rectangle.
+#pragma once  // schedule/tiles.hpp: what the elements of a tensor are, rectangle by rectangle.
 
 #include <map>
 #include <memory>

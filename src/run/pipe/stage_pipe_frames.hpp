@@ -1,4 +1,4 @@
-#pragma once  // run/pipe/stage_pipe_frames.hpp: messages as frames on a pipe, and buffers for them.
+#pragma once  // pipe/stage_pipe_frames.hpp: messages as frames on a pipe, and buffers for them.
 
 #include <poll.h>
 

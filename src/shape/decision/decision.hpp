@@ -1,5 +1,5 @@
-#pragma once  // shape/decision/decision.hpp: each kind of decision. Arguments are checked; what
-              // they read is not.
+#pragma once  // decision/decision.hpp: each kind of decision. Arguments are checked; what they read
+              // is not.
 
 #include "shape/decision/image.hpp"
 

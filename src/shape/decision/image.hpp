@@ -1,5 +1,5 @@
-#pragma once  // shape/decision/image.hpp: the bytes of planes, as a decision reads them, and what
-              // their codes mean.
+#pragma once  // decision/image.hpp: the bytes of planes, as a decision reads them, and what their
+              // codes mean.
 
 #include <algorithm>
 #include <bit>

@@ -1,5 +1,4 @@
-#pragma once  // shape/decision/ranking.hpp: the first k of items whose keys are known within
-              // bounds.
+#pragma once  // decision/ranking.hpp: the first k of items whose keys are known within bounds.
 
 #include <vector>
 

@@ -1,5 +1,5 @@
-#pragma once  // shape/decision/row_filter.hpp: which rows are surely too far from a query, many at
-              // a time.
+#pragma once  // decision/row_filter.hpp: which rows are surely too far from a query, many at a
+              // time.
 
 #include <array>
 #include <cstddef>

@@ -1,5 +1,4 @@
-#pragma once  // shape/decision/test_decisions.hpp: questions, data, and the answers of a plain
-              // scan.
+#pragma once  // decision/test_decisions.hpp: questions, data, and the answers of a plain scan.
 
 #include <algorithm>
 #include <bit>

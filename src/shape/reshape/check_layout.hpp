@@ -1,4 +1,4 @@
-#pragma once  // shape/reshape/check_layout.hpp: what must be true of the two tensors of a reshape.
+#pragma once  // reshape/check_layout.hpp: what must be true of the two tensors of a reshape.
 
 #include <gantry/shape.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // shape/reshape/planes.hpp: elements cut into planes of bytes or bits, and put
-              // together again.
+#pragma once  // reshape/planes.hpp: elements cut into planes of bytes or bits, and put together
+              // again.
 
 #include <gantry/shape.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // shape/reshape/reshape_error.hpp: how far a reshape may be from exact.
+#pragma once  // reshape/reshape_error.hpp: how far a reshape may be from exact.
 
 #include <gantry/shape.hpp>
 

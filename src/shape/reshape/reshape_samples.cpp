@@ -41,13 +41,7 @@ Result<ReshapePlan> sample_reshape(ReshapeClass kind, Bytes destination_bytes) {
   return planes_of_pixels(count_of(4 * kChannels));
 }
 
-void add_shape() {
-  Component& shape = *new Component;
-  shape.sample_reshape = sample_reshape;
-  add_component(shape);
-}
-
 }  // namespace
 }  // namespace gantry
 
-GANTRY_COMPONENT(shape, gantry::add_shape())
+GANTRY_COMPONENT(shape, gantry::add_component(*new gantry::Component{gantry::sample_reshape}))

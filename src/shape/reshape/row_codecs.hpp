@@ -1,4 +1,4 @@
-// shape/reshape/row_codecs.hpp: vectors of floats from elements and back, for each kind of CPU: a
+// reshape/row_codecs.hpp: vectors of floats from elements and back, for each kind of CPU: a
 // file that Highway compiles repeatedly includes this each time.
 #if defined(GANTRY_SHAPE_ROW_CODECS) == defined(HWY_TARGET_TOGGLE)
 #ifdef GANTRY_SHAPE_ROW_CODECS

@@ -1,5 +1,5 @@
-#pragma once  // shape/reshape/rows.hpp: rows of elements, converted with the widest vectors that
-              // this CPU has.
+#pragma once  // reshape/rows.hpp: rows of elements, converted with the widest vectors that this CPU
+              // has.
 
 #include <cstddef>
 

@@ -1,4 +1,4 @@
-#pragma once  // shape/reshape/state.hpp: what a checked plan consists of.
+#pragma once  // reshape/state.hpp: what a checked plan consists of.
 
 #include <gantry/shape.hpp>
 #include <vector>

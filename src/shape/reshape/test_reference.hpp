@@ -1,5 +1,5 @@
-#pragma once  // shape/reshape/test_reference.hpp: what rows.hpp does, an element at a time and as
-              // plainly as can be; its tests compare with this. Not in the library.
+#pragma once  // reshape/test_reference.hpp: what rows.hpp does, an element at a time and as plainly
+              // as can be; its tests compare with this. Not in the library.
 
 #include <cstddef>
 

@@ -1,5 +1,5 @@
-#pragma once  // shape/reshape/test_rows.hpp: numbers worth converting, and every kind of CPU that
-              // this one can be.
+#pragma once  // reshape/test_rows.hpp: numbers worth converting, and every kind of CPU that this
+              // one can be.
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>

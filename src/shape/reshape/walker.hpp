@@ -1,4 +1,4 @@
-#pragma once  // shape/reshape/walker.hpp: makes elements of a destination one run after another.
+#pragma once  // reshape/walker.hpp: makes elements of a destination one run after another.
 
 #include "shape/reshape/rows.hpp"
 #include "shape/reshape/state.hpp"

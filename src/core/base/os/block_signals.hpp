@@ -1,5 +1,5 @@
-#pragma once  // core/base/os/block_signals.hpp: keeps the program's signal handlers off the
-              // library's own threads.
+#pragma once  // base/os/block_signals.hpp: keeps the program's signal handlers off the library's
+              // own threads.
 
 #include <signal.h>
 

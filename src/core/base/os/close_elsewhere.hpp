@@ -1,5 +1,4 @@
-#pragma once  // core/base/os/close_elsewhere.hpp: closes what a stranger sent, without waiting for
-              // it.
+#pragma once  // base/os/close_elsewhere.hpp: closes what a stranger sent, without waiting for it.
 
 #include <span>
 #include <utility>

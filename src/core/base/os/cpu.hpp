@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/cpu.hpp: a hint to the processor in polling loops.
+#pragma once  // base/os/cpu.hpp: a hint to the processor in polling loops.
 
 namespace gantry {
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/disown.hpp: what a fork's copy must not destroy.
+#pragma once  // base/os/disown.hpp: what a fork's copy must not destroy.
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/fault_answers.hpp: who in this library answers SIGSEGV and SIGBUS.
+#pragma once  // base/os/fault_answers.hpp: who in this library answers SIGSEGV and SIGBUS.
 
 #include <csignal>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/fd.hpp: a file descriptor that closes itself.
+#pragma once  // base/os/fd.hpp: a file descriptor that closes itself.
 
 #include <unistd.h>
 

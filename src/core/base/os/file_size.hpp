@@ -1,5 +1,4 @@
-#pragma once  // core/base/os/file_size.hpp: sets the size of a file, within the limit of the
-              // process.
+#pragma once  // base/os/file_size.hpp: sets the size of a file, within the limit of the process.
 
 #include <sys/resource.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-#pragma once  // core/base/os/fork.hpp: tells whether this is still the process in which an object
-              // was made.
+#pragma once  // base/os/fork.hpp: tells whether this is still the process in which an object was
+              // made.
 
 #include <atomic>
 

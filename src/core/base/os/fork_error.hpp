@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/fork_error.hpp: the error of a call on a fork's copy.
+#pragma once  // base/os/fork_error.hpp: the error of a call on a fork's copy.
 
 #include "core/base/os/fork.hpp"
 #include "core/base/result.hpp"

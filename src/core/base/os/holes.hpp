@@ -1,5 +1,4 @@
-#pragma once  // core/base/os/holes.hpp: counts the bytes of shared memory that nobody has written
-              // yet.
+#pragma once  // base/os/holes.hpp: counts the bytes of shared memory that nobody has written yet.
 
 #include <gantry/types.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/kernel_constants.hpp: constants of kernels newer than the C library's
+#pragma once  // base/os/kernel_constants.hpp: constants of kernels newer than the C library's
               // headers.
 
 #include <sys/mman.h>

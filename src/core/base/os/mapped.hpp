@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/mapped.hpp: tells whether memory is mapped.
+#pragma once  // base/os/mapped.hpp: tells whether memory is mapped.
 
 #include <sys/mman.h>
 #include <unistd.h>

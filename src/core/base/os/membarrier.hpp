@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/membarrier.hpp: a pair of fences that only the rare side pays for.
+#pragma once  // base/os/membarrier.hpp: a pair of fences that only the rare side pays for.
 
 #include <atomic>
 

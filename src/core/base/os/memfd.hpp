@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/memfd.hpp: anonymous shared memory and the seals that make it safe to
+#pragma once  // base/os/memfd.hpp: anonymous shared memory and the seals that make it safe to
               // share.
 
 #include <fcntl.h>

@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/memlock.hpp: the error of every way of pinning memory.
+#pragma once  // base/os/memlock.hpp: the error of every way of pinning memory.
 
 #include <sys/resource.h>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/numa_nodes.hpp: the machine's NUMA nodes and the CPUs of this thread.
+#pragma once  // base/os/numa_nodes.hpp: the machine's NUMA nodes and the CPUs of this thread.
 
 #include <span>
 #include <string_view>

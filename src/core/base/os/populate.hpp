@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/populate.hpp: makes pages present before they are used.
+#pragma once  // base/os/populate.hpp: makes pages present before they are used.
 
 #include <gantry/types.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/rights.hpp: descriptors that travel in messages of Unix sockets.
+#pragma once  // base/os/rights.hpp: descriptors that travel in messages of Unix sockets.
 
 #include <sys/socket.h>
 

@@ -1,5 +1,4 @@
-#pragma once  // core/base/os/runtime_directory.hpp: where the processes of one user find each
-              // other.
+#pragma once  // base/os/runtime_directory.hpp: where the processes of one user find each other.
 
 #include <string>
 

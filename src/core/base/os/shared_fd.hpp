@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/shared_fd.hpp: a descriptor that several owners hold.
+#pragma once  // base/os/shared_fd.hpp: a descriptor that several owners hold.
 
 #include <memory>
 

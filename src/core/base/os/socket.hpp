@@ -1,5 +1,4 @@
-#pragma once  // core/base/os/socket.hpp: Unix sockets that keep message borders and carry
-              // descriptors.
+#pragma once  // base/os/socket.hpp: Unix sockets that keep message borders and carry descriptors.
 
 #include <sys/types.h>
 

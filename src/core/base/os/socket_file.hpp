@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/socket_file.hpp: a listening socket whose file appears complete, by
+#pragma once  // base/os/socket_file.hpp: a listening socket whose file appears complete, by
               // rename(2).
 
 #include <sys/stat.h>

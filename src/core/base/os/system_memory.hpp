@@ -1,5 +1,4 @@
-#pragma once  // core/base/os/system_memory.hpp: how much memory the machine has, and how much is
-              // left.
+#pragma once  // base/os/system_memory.hpp: how much memory the machine has, and how much is left.
 
 #include <gantry/types.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // core/base/os/thread_urgency.hpp: threads for which somebody waits, and those for
-              // which nobody does.
+#pragma once  // base/os/thread_urgency.hpp: threads for which somebody waits, and those for which
+              // nobody does.
 
 #include <sched.h>
 #include <sys/syscall.h>

@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/uring_refusal.hpp: why there is no ring here.
+#pragma once  // base/os/uring_refusal.hpp: why there is no ring here.
 
 #include "core/base/os/memlock.hpp"
 

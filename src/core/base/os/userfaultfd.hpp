@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/userfaultfd.hpp: descriptors that tell of pages that are not there.
+#pragma once  // base/os/userfaultfd.hpp: descriptors that tell of pages that are not there.
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>

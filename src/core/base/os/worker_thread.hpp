@@ -1,4 +1,4 @@
-#pragma once  // core/base/os/worker_thread.hpp: the library's own threads.
+#pragma once  // base/os/worker_thread.hpp: the library's own threads.
 
 #include <pthread.h>
 #include <sys/mman.h>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumer/consumer.hpp: the receiving end behind Consumer.
+#pragma once  // channel/consumer/consumer.hpp: the receiving end behind Consumer.
 
 #include "core/channel/consumer/join_handshake.hpp"
 #include "core/channel/consumer/landing_reader.hpp"

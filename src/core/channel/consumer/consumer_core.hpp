@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumer/consumer_core.hpp: what the parts of a receiving end work on.
+#pragma once  // channel/consumer/consumer_core.hpp: what the parts of a receiving end work on.
 
 #include <atomic>
 #include <optional>

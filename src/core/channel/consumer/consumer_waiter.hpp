@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumer/consumer_waiter.hpp: how a receiving end sleeps, here or
+#pragma once  // channel/consumer/consumer_waiter.hpp: how a receiving end sleeps, here or
               // elsewhere.
 
 #include <poll.h>

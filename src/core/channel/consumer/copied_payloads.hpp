@@ -1,5 +1,5 @@
-#pragma once  // core/channel/consumer/copied_payloads.hpp: private memory of messages that were
-              // copied out.
+#pragma once  // channel/consumer/copied_payloads.hpp: private memory of messages that were copied
+              // out.
 
 #include <array>
 #include <atomic>

@@ -1,5 +1,4 @@
-#pragma once  // core/channel/consumer/incoming_message.hpp: a message that was taken out of the
-              // ring.
+#pragma once  // channel/consumer/incoming_message.hpp: a message that was taken out of the ring.
 
 #include <algorithm>
 #include <cstring>

@@ -1,5 +1,5 @@
-#pragma once  // core/channel/consumer/join_handshake.hpp: how a receiving end gets what it shares
-              // with its producer.
+#pragma once  // channel/consumer/join_handshake.hpp: how a receiving end gets what it shares with
+              // its producer.
 
 #include "core/channel/consumer/consumer_waiter.hpp"
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumer/landing_conversion.hpp: converts a message piece by piece.
+#pragma once  // channel/consumer/landing_conversion.hpp: converts a message piece by piece.
 
 #include <gantry/types.hpp>
 #include <vector>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumer/landing_reader.hpp: reading a message while it lands.
+#pragma once  // channel/consumer/landing_reader.hpp: reading a message while it lands.
 
 #include <memory>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumer/receive_queue.hpp: messages on their way from the ring to the
+#pragma once  // channel/consumer/receive_queue.hpp: messages on their way from the ring to the
               // user.
 
 #include "core/channel/consumer/copied_payloads.hpp"

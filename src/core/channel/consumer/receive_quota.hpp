@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumer/receive_quota.hpp: what senders may cost their receiver.
+#pragma once  // channel/consumer/receive_quota.hpp: what senders may cost their receiver.
 
 #include <array>
 #include <gantry/channel.hpp>

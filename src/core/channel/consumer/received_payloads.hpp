@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumer/received_payloads.hpp: where received messages lie, and until
+#pragma once  // channel/consumer/received_payloads.hpp: where received messages lie, and until
               // when.
 
 #include <array>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumer/received_slabs.hpp: the producer's slabs as mapped by the
+#pragma once  // channel/consumer/received_slabs.hpp: the producer's slabs as mapped by the
               // consumer.
 
 #include <array>

@@ -1,5 +1,5 @@
-#pragma once  // core/channel/consumer/test_hostile_producer.hpp: plays a producer by hand, to whom
-              // a consumer comes.
+#pragma once  // channel/consumer/test_hostile_producer.hpp: plays a producer by hand, to whom a
+              // consumer comes.
 
 #include <gmock/gmock.h>
 #include <sys/socket.h>

@@ -1,5 +1,5 @@
-#pragma once  // core/channel/consumers/announced_slabs.hpp: which memory each consumer knows, on
-              // the producer's side.
+#pragma once  // channel/consumers/announced_slabs.hpp: which memory each consumer knows, on the
+              // producer's side.
 
 #include <array>
 #include <gantry/memory.hpp>

@@ -1,5 +1,5 @@
-#pragma once  // core/channel/consumers/consumer_set.hpp: all consumers of a channel: how they come
-              // and go, and what they hold.
+#pragma once  // channel/consumers/consumer_set.hpp: all consumers of a channel: how they come and
+              // go, and what they hold.
 
 #include <poll.h>
 

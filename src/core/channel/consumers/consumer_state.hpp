@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumers/consumer_state.hpp: a consumer as its producer knows it.
+#pragma once  // channel/consumers/consumer_state.hpp: a consumer as its producer knows it.
 
 #include <bit>
 #include <gantry/channel.hpp>

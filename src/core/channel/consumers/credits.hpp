@@ -1,5 +1,5 @@
-#pragma once  // core/channel/consumers/credits.hpp: whether a message may be sent, and what is in
-              // its way.
+#pragma once  // channel/consumers/credits.hpp: whether a message may be sent, and what is in its
+              // way.
 
 #include "core/channel/consumers/consumer_set.hpp"
 

@@ -1,5 +1,5 @@
-#pragma once  // core/channel/consumers/kept_messages.hpp: messages that wait for consumers that
-              // join later.
+#pragma once  // channel/consumers/kept_messages.hpp: messages that wait for consumers that join
+              // later.
 
 #include <deque>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/consumers/publisher.hpp: puts messages into the consumers' rings.
+#pragma once  // channel/consumers/publisher.hpp: puts messages into the consumers' rings.
 
 #include <cstring>
 #include <span>

@@ -1,5 +1,5 @@
-#pragma once  // core/channel/consumers/slot_table.hpp: the credits for messages in blocks, and who
-              // holds which.
+#pragma once  // channel/consumers/slot_table.hpp: the credits for messages in blocks, and who holds
+              // which.
 
 #include <array>
 #include <bit>

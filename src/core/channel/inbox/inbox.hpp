@@ -1,4 +1,4 @@
-#pragma once  // core/channel/inbox/inbox.hpp: the receiving end behind Inbox.
+#pragma once  // channel/inbox/inbox.hpp: the receiving end behind Inbox.
 
 #include <gantry/call.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/inbox/producer_listener.hpp: an inbox's handshake with its producers.
+#pragma once  // channel/inbox/producer_listener.hpp: an inbox's handshake with its producers.
 
 #include <atomic>
 #include <gantry/runtime.hpp>

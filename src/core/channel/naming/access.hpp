@@ -1,4 +1,4 @@
-#pragma once  // core/channel/naming/access.hpp: who may be at the other end of a channel.
+#pragma once  // channel/naming/access.hpp: who may be at the other end of a channel.
 
 #include <gantry/channel.hpp>
 

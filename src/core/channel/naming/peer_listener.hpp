@@ -1,4 +1,4 @@
-#pragma once  // core/channel/naming/peer_listener.hpp: callers at a name that have not joined yet.
+#pragma once  // channel/naming/peer_listener.hpp: callers at a name that have not joined yet.
 
 #include <memory>
 #include <vector>

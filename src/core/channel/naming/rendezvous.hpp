@@ -1,4 +1,4 @@
-#pragma once  // core/channel/naming/rendezvous.hpp: how a consumer finds its producer by name.
+#pragma once  // channel/naming/rendezvous.hpp: how a consumer finds its producer by name.
 
 #include <sys/stat.h>
 

@@ -1,5 +1,5 @@
-#pragma once  // core/channel/producer/carriers.hpp: the ways of a message: in its record, beside
-              // it, in a slot; and in memory that the caller fills.
+#pragma once  // channel/producer/carriers.hpp: the ways of a message: in its record, beside it, in
+              // a slot; and in memory that the caller fills.
 
 #include "core/channel/producer/send_operation.hpp"
 

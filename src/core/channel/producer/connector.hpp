@@ -1,4 +1,4 @@
-#pragma once  // core/channel/producer/connector.hpp: how a producer meets its consumers.
+#pragma once  // channel/producer/connector.hpp: how a producer meets its consumers.
 
 #include <map>
 #include <mutex>

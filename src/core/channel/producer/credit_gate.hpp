@@ -1,5 +1,5 @@
-#pragma once  // core/channel/producer/credit_gate.hpp: how a producer waits for its consumers, and
-              // for memory.
+#pragma once  // channel/producer/credit_gate.hpp: how a producer waits for its consumers, and for
+              // memory.
 
 #include <atomic>
 #include <functional>

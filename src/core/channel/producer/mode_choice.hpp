@@ -1,5 +1,4 @@
-#pragma once  // core/channel/producer/mode_choice.hpp: how a message is sent if its sender did not
-              // say.
+#pragma once  // channel/producer/mode_choice.hpp: how a message is sent if its sender did not say.
 
 #include <algorithm>
 #include <bit>

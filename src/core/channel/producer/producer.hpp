@@ -1,4 +1,4 @@
-#pragma once  // core/channel/producer/producer.hpp: the sending end behind Producer.
+#pragma once  // channel/producer/producer.hpp: the sending end behind Producer.
 
 #include "core/channel/producer/carriers.hpp"
 #include "core/channel/producer/connector.hpp"

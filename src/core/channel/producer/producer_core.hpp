@@ -1,4 +1,4 @@
-#pragma once  // core/channel/producer/producer_core.hpp: the state that the parts of a sending end
+#pragma once  // channel/producer/producer_core.hpp: the state that the parts of a sending end
               // share.
 
 #include <memory>

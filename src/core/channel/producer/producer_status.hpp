@@ -1,4 +1,4 @@
-#pragma once  // core/channel/producer/producer_status.hpp: what a producer reports of itself.
+#pragma once  // channel/producer/producer_status.hpp: what a producer reports of itself.
 
 #include "core/channel/producer/credit_gate.hpp"
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/producer/rotation.hpp: into how many places a channel's payloads go in
+#pragma once  // channel/producer/rotation.hpp: into how many places a channel's payloads go in
               // turn.
 
 #include <algorithm>

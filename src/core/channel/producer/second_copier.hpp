@@ -1,5 +1,5 @@
-#pragma once  // core/channel/producer/second_copier.hpp: a thread that copies some of a large
-              // message's chunks.
+#pragma once  // channel/producer/second_copier.hpp: a thread that copies some of a large message's
+              // chunks.
 
 #include <algorithm>
 #include <atomic>

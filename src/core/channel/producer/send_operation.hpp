@@ -1,4 +1,4 @@
-#pragma once  // core/channel/producer/send_operation.hpp: one message's way from its parts into the
+#pragma once  // channel/producer/send_operation.hpp: one message's way from its parts into the
               // consumers' rings.
 
 #include <array>

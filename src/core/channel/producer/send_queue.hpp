@@ -1,5 +1,5 @@
-#pragma once  // core/channel/producer/send_queue.hpp: messages that a thread sends in the
-              // background, in order.
+#pragma once  // channel/producer/send_queue.hpp: messages that a thread sends in the background, in
+              // order.
 
 #include <algorithm>
 #include <array>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/queue/acknowledger.hpp: how a member and its items tell the queue.
+#pragma once  // channel/queue/acknowledger.hpp: how a member and its items tell the queue.
 
 #include <gantry/call.hpp>
 #include <mutex>

@@ -1,5 +1,4 @@
-#pragma once  // core/channel/queue/queue_protocol.hpp: what members and their queue say to each
-              // other.
+#pragma once  // channel/queue/queue_protocol.hpp: what members and their queue say to each other.
 
 #include <cstdint>
 

@@ -1,5 +1,4 @@
-#pragma once  // core/channel/queue/test_queue.hpp: a queue and its members in one scratch
-              // directory.
+#pragma once  // channel/queue/test_queue.hpp: a queue and its members in one scratch directory.
 
 #include <gantry/call.hpp>
 #include <set>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/queue/waiting_line.hpp: members that wait for the same thing.
+#pragma once  // channel/queue/waiting_line.hpp: members that wait for the same thing.
 
 #include <algorithm>
 #include <deque>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/queue/work_ledger.hpp: which item is whose.
+#pragma once  // channel/queue/work_ledger.hpp: which item is whose.
 
 #include <deque>
 #include <gantry/call.hpp>

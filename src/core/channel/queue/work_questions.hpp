@@ -1,4 +1,4 @@
-#pragma once  // core/channel/queue/work_questions.hpp: what members ask their queue besides items.
+#pragma once  // channel/queue/work_questions.hpp: what members ask their queue besides items.
 
 #include <unordered_map>
 #include <vector>

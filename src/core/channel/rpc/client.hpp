@@ -1,4 +1,4 @@
-#pragma once  // core/channel/rpc/client.hpp: what Client and its PendingReplies share.
+#pragma once  // channel/rpc/client.hpp: what Client and its PendingReplies share.
 
 #include <gantry/call.hpp>
 #include <map>

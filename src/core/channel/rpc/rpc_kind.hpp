@@ -1,4 +1,4 @@
-#pragma once  // core/channel/rpc/rpc_kind.hpp: the messages between a client and its server.
+#pragma once  // channel/rpc/rpc_kind.hpp: the messages between a client and its server.
 
 #include <gantry/channel.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/rpc/server.hpp: the answering end behind Server and Request.
+#pragma once  // channel/rpc/server.hpp: the answering end behind Server and Request.
 
 #include <deque>
 #include <gantry/call.hpp>

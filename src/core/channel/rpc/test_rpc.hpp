@@ -1,4 +1,4 @@
-#pragma once  // core/channel/rpc/test_rpc.hpp: a server and its clients in one scratch directory.
+#pragma once  // channel/rpc/test_rpc.hpp: a server and its clients in one scratch directory.
 
 #include <gtest/gtest.h>
 

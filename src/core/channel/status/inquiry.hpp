@@ -1,5 +1,4 @@
-#pragma once  // core/channel/status/inquiry.hpp: asks many producers at a time how their channels
-              // stand.
+#pragma once  // channel/status/inquiry.hpp: asks many producers at a time how their channels stand.
 
 #include <optional>
 

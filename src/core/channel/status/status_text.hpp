@@ -1,4 +1,4 @@
-#pragma once  // core/channel/status/status_text.hpp: numbers as this module's sentences show them.
+#pragma once  // channel/status/status_text.hpp: numbers as this module's sentences show them.
 
 #include <chrono>
 #include <gantry/types.hpp>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/status/status_wire.hpp: ChannelStatus as bytes between processes.
+#pragma once  // channel/status/status_wire.hpp: ChannelStatus as bytes between processes.
               // docs/formats/channel.md
 
 #include <gantry/runtime.hpp>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/status/time_scale.hpp: one scale for all times that a process tells.
+#pragma once  // channel/status/time_scale.hpp: one scale for all times that a process tells.
 
 namespace gantry {
 

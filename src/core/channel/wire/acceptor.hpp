@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/acceptor.hpp: the thread that serves the sockets of all ends of a
+#pragma once  // channel/wire/acceptor.hpp: the thread that serves the sockets of all ends of a
               // runtime.
 
 #include <sys/epoll.h>

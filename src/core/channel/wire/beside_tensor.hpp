@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/beside_tensor.hpp: the tensor of a payload that lies beside its
+#pragma once  // channel/wire/beside_tensor.hpp: the tensor of a payload that lies beside its
               // record.
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/connection.hpp: the sockets of a session's packets.
+#pragma once  // channel/wire/connection.hpp: the sockets of a session's packets.
 
 #include "core/base/os/fd.hpp"
 #include "core/base/os/fork.hpp"

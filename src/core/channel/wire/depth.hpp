@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/depth.hpp: how many messages a consumer may hold.
+#pragma once  // channel/wire/depth.hpp: how many messages a consumer may hold.
 
 #include <algorithm>
 #include <gantry/channel.hpp>

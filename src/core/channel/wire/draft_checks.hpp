@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/draft_checks.hpp: what is refused of a send over every transport.
+#pragma once  // channel/wire/draft_checks.hpp: what is refused of a send over every transport.
 
 #include <gantry/channel.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/end_name.hpp: whose an end is, in shared memory.
+#pragma once  // channel/wire/end_name.hpp: whose an end is, in shared memory.
 
 #include <array>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/far_sides.hpp: ends whose channel is on another host.
+#pragma once  // channel/wire/far_sides.hpp: ends whose channel is on another host.
 
 #include <gantry/call.hpp>
 

@@ -1,5 +1,4 @@
-#pragma once  // core/channel/wire/format.hpp: the shared pages of a channel.
-              // docs/formats/channel.md
+#pragma once  // channel/wire/format.hpp: the shared pages of a channel. docs/formats/channel.md
 
 #include <array>
 #include <bit>

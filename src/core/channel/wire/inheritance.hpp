@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/inheritance.hpp: what goes along with memory that is forwarded.
+#pragma once  // channel/wire/inheritance.hpp: what goes along with memory that is forwarded.
 
 #include "core/base/wake.hpp"
 

@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/meter.hpp: the writing side of a channel end's counters.
+#pragma once  // channel/wire/meter.hpp: the writing side of a channel end's counters.
 
 #include <gantry/channel.hpp>
 

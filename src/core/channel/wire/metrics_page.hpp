@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/metrics_page.hpp: the counters of one end, in shared memory.
+#pragma once  // channel/wire/metrics_page.hpp: the counters of one end, in shared memory.
 
 #include <array>
 #include <gantry/runtime.hpp>

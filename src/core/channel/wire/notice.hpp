@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/notice.hpp: what EndOptions::notices asks for.
+#pragma once  // channel/wire/notice.hpp: what EndOptions::notices asks for.
 
 #include <chrono>
 #include <cstdio>

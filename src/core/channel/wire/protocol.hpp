@@ -1,4 +1,4 @@
-#pragma once  // core/channel/wire/protocol.hpp: the packets over a channel's socket.
+#pragma once  // channel/wire/protocol.hpp: the packets over a channel's socket.
               // docs/formats/channel.md
 
 #include <array>

@@ -1,5 +1,4 @@
-#pragma once  // core/channel/wire/received_record.hpp: a record out of the ring, copied and
-              // checked.
+#pragma once  // channel/wire/received_record.hpp: a record out of the ring, copied and checked.
 
 #include <vector>
 

@@ -1,5 +1,4 @@
-#pragma once  // core/channel/wire/record_to_send.hpp: a message as its producer puts it into the
-              // rings.
+#pragma once  // channel/wire/record_to_send.hpp: a message as its producer puts it into the rings.
 
 #include <algorithm>
 #include <array>

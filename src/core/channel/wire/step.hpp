@@ -1,5 +1,5 @@
-#pragma once  // core/channel/wire/step.hpp: labelled steps of the protocol, at which the fault
-              // harness ends a process.
+#pragma once  // channel/wire/step.hpp: labelled steps of the protocol, at which the fault harness
+              // ends a process.
 
 #include <array>
 #include <cstdint>

@@ -1,5 +1,5 @@
-#pragma once  // core/channel/wire/waiter.hpp: how an end of a channel waits: it polls for a while,
-              // then sleeps.
+#pragma once  // channel/wire/waiter.hpp: how an end of a channel waits: it polls for a while, then
+              // sleeps.
 
 #include <poll.h>
 #include <sched.h>

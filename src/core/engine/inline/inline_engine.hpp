@@ -1,4 +1,4 @@
-#pragma once  // core/engine/inline/inline_engine.hpp: the submitter's own CPU executes moves.
+#pragma once  // engine/inline/inline_engine.hpp: the submitter's own CPU executes moves.
 
 #include <gantry/engine.hpp>
 

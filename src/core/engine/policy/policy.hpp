@@ -1,4 +1,4 @@
-#pragma once  // core/engine/policy/policy.hpp: which engine executes a move, and why.
+#pragma once  // engine/policy/policy.hpp: which engine executes a move, and why.
 
 #include <array>
 #include <gantry/engine.hpp>

@@ -1,4 +1,4 @@
-#pragma once  // core/engine/policy/policy_engine.hpp: the engine "auto", which passes moves on.
+#pragma once  // engine/policy/policy_engine.hpp: the engine "auto", which passes moves on.
 
 #include <atomic>
 #include <map>

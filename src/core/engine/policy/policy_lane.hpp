@@ -1,4 +1,4 @@
-#pragma once  // core/engine/policy/policy_lane.hpp: a lane of the engine "auto".
+#pragma once  // engine/policy/policy_lane.hpp: a lane of the engine "auto".
 
 #include "core/engine/lane_progress.hpp"
 #include "core/engine/policy/policy_engine.hpp"

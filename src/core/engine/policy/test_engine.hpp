@@ -1,5 +1,5 @@
-#pragma once  // core/engine/policy/test_engine.hpp: an engine with a thread of its own and a gate,
-              // for tests.
+#pragma once  // engine/policy/test_engine.hpp: an engine with a thread of its own and a gate, for
+              // tests.
 
 #include <condition_variable>
 #include <deque>

@@ -1,4 +1,4 @@
-#pragma once  // core/engine/thread/core.hpp: what an engine and its lanes share: workers, turns,
+#pragma once  // engine/thread/core.hpp: what an engine and its lanes share: workers, turns,
               // counters.
 
 #include <algorithm>

@@ -1,4 +1,4 @@
-#pragma once  // core/engine/thread/lane_queue.hpp: the moves of one lane, cut into units.
+#pragma once  // engine/thread/lane_queue.hpp: the moves of one lane, cut into units.
 
 #include <gantry/engine.hpp>
 #include <limits>

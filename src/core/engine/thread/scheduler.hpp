@@ -1,5 +1,4 @@
-#pragma once  // core/engine/thread/scheduler.hpp: which lane is next, and which worker is woken for
-              // it.
+#pragma once  // engine/thread/scheduler.hpp: which lane is next, and which worker is woken for it.
 
 #include <atomic>
 #include <cstdint>

@@ -1,5 +1,5 @@
-#pragma once  // core/engine/thread/test_gate.hpp: memory in which a reader stops until a test lets
-              // it go on.
+#pragma once  // engine/thread/test_gate.hpp: memory in which a reader stops until a test lets it go
+              // on.
 
 #include <fcntl.h>
 #include <linux/userfaultfd.h>

@@ -1,5 +1,4 @@
-#pragma once  // core/engine/thread/thread_engine.hpp: workers execute moves while the submitter
-              // goes on.
+#pragma once  // engine/thread/thread_engine.hpp: workers execute moves while the submitter goes on.
 
 #include <gantry/engine.hpp>
 #include <vector>

@@ -1,4 +1,4 @@
-#pragma once  // core/engine/thread/thread_lane.hpp: one submitter's queue to the copy workers.
+#pragma once  // engine/thread/thread_lane.hpp: one submitter's queue to the copy workers.
 
 #include <memory>
 #include <mutex>

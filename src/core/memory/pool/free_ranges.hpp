@@ -1,4 +1,4 @@
-#pragma once  // core/memory/pool/free_ranges.hpp: which parts of a slab are free.
+#pragma once  // memory/pool/free_ranges.hpp: which parts of a slab are free.
 
 #include <gantry/types.hpp>
 #include <map>

@@ -1,4 +1,4 @@
-#pragma once  // core/memory/pool/size_class.hpp: the size that a block really gets.
+#pragma once  // memory/pool/size_class.hpp: the size that a block really gets.
 
 #include <array>
 #include <bit>

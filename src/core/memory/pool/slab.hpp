@@ -1,4 +1,4 @@
-#pragma once  // core/memory/pool/slab.hpp: one region of a pool and the pieces it is cut into.
+#pragma once  // memory/pool/slab.hpp: one region of a pool and the pieces it is cut into.
 
 #include <time.h>
 

@@ -1,5 +1,5 @@
-#pragma once  // core/memory/pool/slab_store.hpp: the pieces of a pool that neither a block nor a
-              // thread has.
+#pragma once  // memory/pool/slab_store.hpp: the pieces of a pool that neither a block nor a thread
+              // has.
 
 #include <deque>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/memory/pool/state.hpp: the pool behind its handles.
+#pragma once  // memory/pool/state.hpp: the pool behind its handles.
 
 #include <mutex>
 

@@ -1,4 +1,4 @@
-#pragma once  // core/memory/pool/thread_cache.hpp: free pieces that one thread keeps for itself.
+#pragma once  // memory/pool/thread_cache.hpp: free pieces that one thread keeps for itself.
 
 #include <array>
 

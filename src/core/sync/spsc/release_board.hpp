@@ -1,4 +1,4 @@
-#pragma once  // core/sync/spsc/release_board.hpp: memory lent by slot and given back in any order.
+#pragma once  // sync/spsc/release_board.hpp: memory lent by slot and given back in any order.
 
 #include <array>
 #include <atomic>

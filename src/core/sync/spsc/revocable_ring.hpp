@@ -1,5 +1,5 @@
-#pragma once  // core/sync/spsc/revocable_ring.hpp: a sequence ring whose writer may take back
-              // untaken records.
+#pragma once  // sync/spsc/revocable_ring.hpp: a sequence ring whose writer may take back untaken
+              // records.
 
 #include <algorithm>
 

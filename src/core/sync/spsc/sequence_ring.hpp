@@ -1,4 +1,4 @@
-#pragma once  // core/sync/spsc/sequence_ring.hpp: records from one writer to one reader that do not
+#pragma once  // sync/spsc/sequence_ring.hpp: records from one writer to one reader that do not
               // trust each other.
 
 #include <atomic>

@@ -1,4 +1,4 @@
-#pragma once  // core/sync/spsc/word_copy.hpp: copies a record that its writer may be overwriting.
+#pragma once  // sync/spsc/word_copy.hpp: copies a record that its writer may be overwriting.
 
 #include <array>
 #include <cstdint>

@@ -1,4 +1,4 @@
-#pragma once  // device/file/uring/file_io.hpp: files by io_uring.
+#pragma once  // file/uring/file_io.hpp: files by io_uring.
 
 #include <gantry/file.hpp>
 

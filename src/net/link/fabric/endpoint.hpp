@@ -1,4 +1,4 @@
-#pragma once  // net/link/fabric/endpoint.hpp: one connection of libfabric, from nothing to its end.
+#pragma once  // link/fabric/endpoint.hpp: one connection of libfabric, from nothing to its end.
 
 #include <gantry/types.hpp>
 #include <memory>

@@ -1,4 +1,4 @@
-#pragma once  // net/link/socket/inbox.hpp: what a socket link receives, and what it makes of it.
+#pragma once  // link/socket/inbox.hpp: what a socket link receives, and what it makes of it.
 
 #include <vector>
 

@@ -1,5 +1,4 @@
-#pragma once  // net/link/socket/ledger.hpp: what both directions of a socket link look up and
-              // count.
+#pragma once  // link/socket/ledger.hpp: what both directions of a socket link look up and count.
 
 #include <deque>
 

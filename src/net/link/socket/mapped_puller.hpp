@@ -1,5 +1,5 @@
-#pragma once  // net/link/socket/mapped_puller.hpp: an engine copies out of mapped regions of the
-              // far end.
+#pragma once  // link/socket/mapped_puller.hpp: an engine copies out of mapped regions of the far
+              // end.
 
 #include <deque>
 #include <gantry/engine.hpp>

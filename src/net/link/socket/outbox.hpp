@@ -1,5 +1,4 @@
-#pragma once  // net/link/socket/outbox.hpp: what a socket link has not sent yet, and how it is
-              // sent.
+#pragma once  // link/socket/outbox.hpp: what a socket link has not sent yet, and how it is sent.
 
 #include <deque>
 #include <vector>

@@ -1,4 +1,4 @@
-#pragma once  // net/link/socket/socket_link.hpp: what stream and shared links are: records over a
+#pragma once  // link/socket/socket_link.hpp: what stream and shared links are: records over a
               // socket.
 
 #include "net/link/puller.hpp"

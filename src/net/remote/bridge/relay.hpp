@@ -1,5 +1,4 @@
-#pragma once  // net/remote/bridge/relay.hpp: the thread between an end of this process and a
-              // bridge.
+#pragma once  // remote/bridge/relay.hpp: the thread between an end of this process and a bridge.
 
 #include <functional>
 #include <gantry/channel.hpp>

@@ -135,13 +135,12 @@ namespace {
 
 // What the component net adds to the core.
 void add_net() {
-  Component& net = *new Component;
-  net.remote = RemoteOpeners{open_remote_producer, open_remote_consumer, connect_remote_inbox,
-                             open_remote_client};
-  net.registrars[RegistrarKind::fabric] = [](const RegistrarSetup& setup) {
+  const MakeRegistrar fabric = [](const RegistrarSetup& setup) {
     return make_fabric_registrar({setup.limits, setup.fabric_domain, setup.fabric_provider});
   };
-  add_component(net);
+  add_component(*new Component{.remote = RemoteOpeners{open_remote_producer, open_remote_consumer,
+                                                       connect_remote_inbox, open_remote_client},
+                               .registrars = {{RegistrarKind::fabric, fabric}}});
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#pragma once  // net/remote/bridge/remote_ends.hpp: opens ends whose channel is on another host.
+#pragma once  // remote/bridge/remote_ends.hpp: opens ends whose channel is on another host.
 
 #include <gantry/call.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // net/remote/bridge/test_calls.hpp: a service there, and its clients here.
+#pragma once  // remote/bridge/test_calls.hpp: a service there, and its clients here.
 
 #include "net/remote/bridge/test_remote.hpp"
 

@@ -1,5 +1,5 @@
-#pragma once  // net/remote/bridge/test_remote.hpp: a bridge in this process, and a network that can
-              // be cut.
+#pragma once  // remote/bridge/test_remote.hpp: a bridge in this process, and a network that can be
+              // cut.
 
 #include <poll.h>
 #include <sys/socket.h>

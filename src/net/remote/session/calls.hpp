@@ -1,5 +1,5 @@
-#pragma once  // net/remote/session/calls.hpp: a session of calls: requests in one direction,
-              // answers in the other.
+#pragma once  // remote/session/calls.hpp: a session of calls: requests in one direction, answers in
+              // the other.
 
 #include <deque>
 #include <gantry/call.hpp>

@@ -1,5 +1,5 @@
-#pragma once  // net/remote/session/receiving_side.hpp: from the sending side there into a channel
-              // of this host.
+#pragma once  // remote/session/receiving_side.hpp: from the sending side there into a channel of
+              // this host.
 
 #include <gantry/channel.hpp>
 #include <gantry/link.hpp>

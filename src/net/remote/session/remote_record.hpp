@@ -1,4 +1,4 @@
-#pragma once  // net/remote/session/remote_record.hpp: what the two sides of a channel between hosts
+#pragma once  // remote/session/remote_record.hpp: what the two sides of a channel between hosts
               // tell each other over their link.
 
 #include <gantry/channel.hpp>

@@ -1,5 +1,5 @@
-#pragma once  // net/remote/session/sending_side.hpp: from a channel of this host to the receiving
-              // side there.
+#pragma once  // remote/session/sending_side.hpp: from a channel of this host to the receiving side
+              // there.
 
 #include <gantry/channel.hpp>
 #include <gantry/link.hpp>

@@ -1,4 +1,4 @@
-#pragma once  // net/remote/session/session.hpp: what both sides of a channel between hosts have in
+#pragma once  // remote/session/session.hpp: what both sides of a channel between hosts have in
               // common.
 
 #include <atomic>

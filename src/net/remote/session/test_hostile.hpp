@@ -1,5 +1,5 @@
-#pragma once  // net/remote/session/test_hostile.hpp: one side of a session at work, and a link to
-              // it over which a test says whatever it wants.
+#pragma once  // remote/session/test_hostile.hpp: one side of a session at work, and a link to it
+              // over which a test says whatever it wants.
 
 #include <sys/socket.h>
 #include <unistd.h>

@@ -1,5 +1,5 @@
-#pragma once  // net/remote/session/test_hostile_sender.hpp: a receiving side whose sending side a
-              // test speaks.
+#pragma once  // remote/session/test_hostile_sender.hpp: a receiving side whose sending side a test
+              // speaks.
 
 #include <functional>
 

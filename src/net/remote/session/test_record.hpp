@@ -1,5 +1,5 @@
-#pragma once  // net/remote/session/test_record.hpp: heads that tests make, and what must hold of
-              // every other.
+#pragma once  // remote/session/test_record.hpp: heads that tests make, and what must hold of every
+              // other.
 
 #include "net/remote/session/remote_record.hpp"
 

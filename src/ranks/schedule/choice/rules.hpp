@@ -1,5 +1,5 @@
-#pragma once  // ranks/schedule/choice/rules.hpp: what a schedule takes at least, and what need not
-              // be simulated.
+#pragma once  // schedule/choice/rules.hpp: what a schedule takes at least, and what need not be
+              // simulated.
 
 #include <gantry/plan.hpp>
 

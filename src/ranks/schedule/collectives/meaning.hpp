@@ -1,5 +1,5 @@
-#pragma once  // ranks/schedule/collectives/meaning.hpp: whether a plan is the collective that it is
-              // said to be.
+#pragma once  // schedule/collectives/meaning.hpp: whether a plan is the collective that it is said
+              // to be.
 
 #include <gantry/collectives.hpp>
 

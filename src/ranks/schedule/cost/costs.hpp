@@ -1,4 +1,4 @@
-#pragma once  // ranks/schedule/cost/costs.hpp: costs that make sense.
+#pragma once  // schedule/cost/costs.hpp: costs that make sense.
 
 #include <gantry/plan.hpp>
 

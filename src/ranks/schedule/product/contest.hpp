@@ -1,5 +1,4 @@
-#pragma once  // ranks/schedule/product/contest.hpp: what ranks agree on, and schedules that are
-              // timed.
+#pragma once  // schedule/product/contest.hpp: what ranks agree on, and schedules that are timed.
 
 #include <gantry/plan.hpp>
 #include <gantry/product.hpp>

@@ -1,5 +1,5 @@
-#pragma once  // ranks/schedule/product/test_sharded.hpp: sharded products over ranks that are
-              // threads, and what each rank has to get, element by element.
+#pragma once  // schedule/product/test_sharded.hpp: sharded products over ranks that are threads,
+              // and what each rank has to get, element by element.
 
 #include <cmath>
 #include <gantry/product.hpp>

@@ -1,5 +1,5 @@
-#pragma once  // ranks/schedule/program/expressions.hpp: the tokens of a line, the names that they
-              // may use, and integer expressions.
+#pragma once  // schedule/program/expressions.hpp: the tokens of a line, the names that they may
+              // use, and integer expressions.
 
 #include <map>
 

@@ -1,4 +1,4 @@
-#pragma once  // ranks/schedule/program/script.hpp: a program as it has been read.
+#pragma once  // schedule/program/script.hpp: a program as it has been read.
 
 #include <array>
 #include <gantry/collectives.hpp>

@@ -1,5 +1,4 @@
-#pragma once  // ranks/schedule/program/test_collectives.hpp: what collectives come to, said once
-              // more.
+#pragma once  // schedule/program/test_collectives.hpp: what collectives come to, said once more.
 
 #include <gantry/collectives.hpp>
 #include <map>

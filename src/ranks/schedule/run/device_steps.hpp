@@ -1,5 +1,5 @@
-#pragma once  // ranks/schedule/run/device_steps.hpp: products on a device's queues, and what
-              // crosses between host and device for them.
+#pragma once  // schedule/run/device_steps.hpp: products on a device's queues, and what crosses
+              // between host and device for them.
 
 #include <array>
 #include <gantry/gemm.hpp>

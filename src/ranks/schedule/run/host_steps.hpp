@@ -1,5 +1,5 @@
-#pragma once  // ranks/schedule/run/host_steps.hpp: computing steps in this host's memory, the
-              // thread on which steps end, and how the one that serves the links learns it.
+#pragma once  // schedule/run/host_steps.hpp: computing steps in this host's memory, the thread on
+              // which steps end, and how the one that serves the links learns it.
 
 #include <chrono>
 #include <condition_variable>

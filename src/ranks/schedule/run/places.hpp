@@ -1,5 +1,4 @@
-#pragma once  // ranks/schedule/run/places.hpp: where the tensors of a plan lie, here and at other
-              // ranks.
+#pragma once  // schedule/run/places.hpp: where the tensors of a plan lie, here and at other ranks.
 
 #include <gantry/plan.hpp>
 

@@ -1,4 +1,4 @@
-#pragma once  // ranks/schedule/run/plan_run.hpp: one run of a plan at one rank.
+#pragma once  // schedule/run/plan_run.hpp: one run of a plan at one rank.
 
 #include "ranks/schedule/run/device_steps.hpp"
 #include "ranks/schedule/run/host_steps.hpp"

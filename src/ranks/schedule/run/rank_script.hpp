@@ -1,5 +1,5 @@
-#pragma once  // ranks/schedule/run/rank_script.hpp: what one rank does of a plan, and what that
-              // waits for.
+#pragma once  // schedule/run/rank_script.hpp: what one rank does of a plan, and what that waits
+              // for.
 
 #include "ranks/schedule/plan.hpp"
 

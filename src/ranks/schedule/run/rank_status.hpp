@@ -1,4 +1,4 @@
-#pragma once  // ranks/schedule/run/rank_status.hpp: a page that another process wrote, read.
+#pragma once  // schedule/run/rank_status.hpp: a page that another process wrote, read.
 
 #include <gantry/plan.hpp>
 

@@ -1,5 +1,5 @@
-#pragma once  // ranks/schedule/run/test_cables.hpp: ranks with somebody between them, who holds up
-              // what they say.
+#pragma once  // schedule/run/test_cables.hpp: ranks with somebody between them, who holds up what
+              // they say.
 
 #include <poll.h>
 #include <sys/socket.h>

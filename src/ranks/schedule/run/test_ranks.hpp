@@ -1,5 +1,4 @@
-#pragma once  // ranks/schedule/run/test_ranks.hpp: a group within one process, and what its plans
-              // leave.
+#pragma once  // schedule/run/test_ranks.hpp: a group within one process, and what its plans leave.
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

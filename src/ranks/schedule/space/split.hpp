@@ -1,5 +1,5 @@
-#pragma once  // ranks/schedule/space/split.hpp: the first verb: which pieces an operator is cut
-              // into, and all points of the space.
+#pragma once  // schedule/space/split.hpp: the first verb: which pieces an operator is cut into, and
+              // all points of the space.
 
 #include <gantry/plan.hpp>
 
