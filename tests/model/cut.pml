@@ -1,5 +1,5 @@
 /* A reader that is cut while it lives: too slow with SlowConsumer::disconnect, or it cannot be told of
- * new memory. ConsumerSet::cut(), left(), forget_departed() (src/core/channel/consumers/consumer_set.cpp),
+ * new memory. ConsumerSet::cut(), left(), forget_departed() (src/core/channel/fan_out/consumer_set.cpp),
  * SendOperation::publish_then_copy(), landed(), abort() (send_operation.cpp),
  * IncomingMessage::landed(), ReceiveQueue::look(), ReceivedPayloads::hear(), Consumer::Impl::leave()
  * (src/core/channel/consumer).

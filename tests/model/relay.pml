@@ -1,6 +1,6 @@
 /* A relay passes messages of its origin on without a copy: Draft::forward(). What the origin may
  * write again, and when, if the relay's process ends while downstream still holds them:
- * DepartedConsumers (src/core/channel/consumers/consumer_set.cpp), ConsumerSet::left(), ~ConsumerSet()
+ * DepartedConsumers (src/core/channel/fan_out/consumer_set.cpp), ConsumerSet::left(), ~ConsumerSet()
  * (consumer_set.cpp), AnnouncedSlabs (announced_slabs.cpp), ReceivedSlabs (received_slabs.cpp).
  *
  * The memory's descriptor goes downstream with a duplicate of the relay's wake-up sender, one end of
@@ -234,7 +234,7 @@ proctype Relay() {
        down_sequence = relay_taken              /* Publisher::publish() */
     :: back <= down_sequence &&
        (down_released[back] || down_dead || (down_closed && back > down_taken)) ->
-       pass_release(back);                      /* the acceptor heeds forwards */
+       pass_release(back);                      /* the acceptor watches forwards */
        back++
     :: true -> break                            /* closes both ends */
     od;

@@ -1,5 +1,5 @@
 /* Taking back what a slow reader has not taken: src/core/sync/spsc/revocable_ring.hpp,
- * Publisher::take_back_surplus(), ConsumerState::take_back_oldest() (channel/consumers/publisher.cpp, consumer_state.cpp),
+ * Publisher::take_back_surplus(), ConsumerState::take_back_oldest() (channel/fan_out/publisher.cpp, consumer_state.cpp),
  * ReceiveQueue::claim_next(), pass_over() (channel/consumer/receive_queue.cpp).
  *
  * Every message has a slot. The producer never waits: it takes the oldest back. The consumer keeps

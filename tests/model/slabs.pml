@@ -1,4 +1,4 @@
-/* Memory that is announced, dropped and let go: AnnouncedSlabs (src/core/channel/consumers/announced_slabs.cpp),
+/* Memory that is announced, dropped and let go: AnnouncedSlabs (src/core/channel/fan_out/announced_slabs.cpp),
  * Publisher::announce(), publish() (publisher.cpp), ReceivedSlabs, PinnedSlabs
  * (received_slabs.cpp), ReceivedPayloads::find_bytes(), confirm_heard() (received_payloads.cpp),
  * PoolState::fit_budget() (src/core/memory/pool/pool.cpp).

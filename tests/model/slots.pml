@@ -1,5 +1,5 @@
 /* Slots, releases, reader bits, and consumers that come, leave and die at any step:
- * src/core/channel/consumers/consumer_set.cpp, publisher.cpp, slot_table.cpp, consumer_state.hpp, sync/spsc/release_board.hpp,
+ * src/core/channel/fan_out/consumer_set.cpp, publisher.cpp, slot_table.cpp, consumer_state.hpp, sync/spsc/release_board.hpp,
  * SendOperation (mode whole), Producer::Impl::wait_until(), ConsumerListener::leave(),
  * ReceiveQueue::take_next(), ReceivedPayloads::give_back(), Consumer::Impl::leave().
  *

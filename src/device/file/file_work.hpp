@@ -41,7 +41,7 @@ class FileWork {
   void ended(const FilePiece& piece, std::int64_t answer);
   /// Its first and its last byte can be read without waiting.
   [[nodiscard]] bool is_cached() const noexcept;
-  /// Reads what is at hand. Then the rest, if any, is as if it had not been asked for.
+  /// Reads what is cached. Then the rest, if any, is as if it had not been asked for.
   void take_cached();
   /// No more pieces begin.
   void stop() noexcept { is_stopped_ = true; }

@@ -137,7 +137,7 @@ class AtHand : public testing::Test {
     std::byte first{};
     const iovec into{&first, 1};
     if (::preadv2(file_->descriptor(), &into, 1, 0, RWF_NOWAIT) != 1)
-      GTEST_SKIP() << "the file system cannot say what it has at hand";
+      GTEST_SKIP() << "the file system cannot say what it has cached";
   }
   FileWork reading(std::shared_ptr<OpenFile> file, std::uint64_t offset) {
     return {Ticket{1}, {FileTransfer::Kind::read, std::move(file), offset, bytes_}, 4096};
@@ -208,7 +208,7 @@ TEST_F(HeldBack, WhoWaitsReadsWhatMemoryHas) {
 TEST_F(HeldBack, WhatEndsEarlySaysSo) {
   ASSERT_EQ(::ftruncate(file_->descriptor(), 60'000), 0);
   const Ticket ticket = read(20'000);
-  EXPECT_EQ(queue_->take().size(), 1u) << "its last byte is not at hand";
+  EXPECT_EQ(queue_->take().size(), 1u) << "its last byte is not cached";
   ASSERT_EQ(::ftruncate(file_->descriptor(), 70'000), 0);
   const Ticket second = read(20'000);
   ASSERT_EQ(::ftruncate(file_->descriptor(), 60'000), 0);

@@ -85,7 +85,7 @@ Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, const Condition& r
                                const Why& why, Lost lost, trace::Awaited awaited) {
   const trace::WaitProbe probe(core_.name, awaited);
   const std::uint64_t started = trace::ticks_and_look();
-  stop_heeding();
+  stop_watching();
   caller_waits_ = true;
   core_.counters->waits.begin(started);
   trace::OpenWait open(core_.trace, started, awaited, peer());
@@ -93,7 +93,7 @@ Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, const Condition& r
   if (!lock.owns_lock()) lock.lock();  // it ran out of heap while it slept
   core_.consumers->sleep_on({});
   caller_waits_ = false;
-  heed_forwards();
+  watch_forwards();
   core_.counters->waits.end(read_ticks());
   open.end();
   if (trace::is_on()) [[unlikely]]
@@ -169,29 +169,29 @@ std::string CreditGate::take_notice(Deadline& patience, const Why& why) {
 
 // ---- what was passed on --------------------------------------------------------------------
 
-void CreditGate::heed_forwards() {
+void CreditGate::watch_forwards() {
   if (caller_waits_ || !core_.credits().holds_forwards()) return;
-  const bool news = !std::exchange(acceptor_heeds_, true);
+  const bool news = !std::exchange(acceptor_watches_, true);
   if (news) core_.page().producer_sleeps.announce();
   core_.consumers->refresh();  // for what came before the announcement
   if (news) look_again_();
 }
 
-void CreditGate::stop_heeding() noexcept {
-  if (acceptor_heeds_) core_.page().producer_sleeps.withdraw();
-  acceptor_heeds_ = false;
+void CreditGate::stop_watching() noexcept {
+  if (acceptor_watches_) core_.page().producer_sleeps.withdraw();
+  acceptor_watches_ = false;
 }
 
 void CreditGate::watch_wakes(const std::function<Result<AcceptWatch>(int descriptor)>& watch) {
-  ConsumerWakes(*core_.consumers).watch(acceptor_heeds_, watch);
+  ConsumerWakes(*core_.consumers).watch(acceptor_watches_, watch);
 }
 
 void CreditGate::credits_came() {
-  if (!acceptor_heeds_) return;  // a caller waits by now: the ring is for it
+  if (!acceptor_watches_) return;  // a caller waits by now: the ring is for it
   ConsumerWakes(*core_.consumers).drain();
-  stop_heeding();
+  stop_watching();
   core_.consumers->refresh();
-  heed_forwards();
+  watch_forwards();
 }
 
 // ---- memory ----------------------------------------------------------------------------------

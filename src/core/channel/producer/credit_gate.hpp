@@ -66,7 +66,7 @@ class CreditGate {
   // the wake-up sockets. All under the lock.
 
   /// The caller returns: the acceptor takes over if there is anything to watch.
-  void heed_forwards();
+  void watch_forwards();
   void watch_wakes(const std::function<Result<AcceptWatch>(int descriptor)>& watch);
   /// Called on the acceptor's thread: a consumer rang.
   void credits_came();
@@ -80,16 +80,16 @@ class CreditGate {
   Result<void> sleep_until(Lock& lock, Deadline deadline, const Condition& ready, const Why& why,
                            Lost lost, trace::OpenWait& open);
   [[nodiscard]] std::string take_notice(Deadline& patience, const Why& why);
-  void stop_heeding() noexcept;
+  void stop_watching() noexcept;
   [[nodiscard]] bool is_stopping() const noexcept {
     return stopping_.load(std::memory_order_acquire);
   }
 
   ProducerCore& core_;
   std::function<void()> look_again_;
-  bool caller_waits_ = false;    // under the lock
-  bool acceptor_heeds_ = false;  // under the lock; the intent to sleep is announced for it
-  unsigned noticed_ = 0;         // under the lock; a bit for each WaitReason::Kind
+  bool caller_waits_ = false;      // under the lock
+  bool acceptor_watches_ = false;  // under the lock; the intent to sleep is announced for it
+  unsigned noticed_ = 0;           // under the lock; a bit for each WaitReason::Kind
   std::atomic<bool> stopping_{false};
 };
 

@@ -5,8 +5,8 @@
 #include <mutex>
 
 #include "core/base/os/fork.hpp"
-#include "core/channel/consumers/credits.hpp"
-#include "core/channel/consumers/publisher.hpp"
+#include "core/channel/fan_out/credits.hpp"
+#include "core/channel/fan_out/publisher.hpp"
 #include "core/channel/producer/rotation.hpp"
 #include "core/channel/wire/metrics_page.hpp"
 #include "core/channel/wire/waiter.hpp"

@@ -5,7 +5,7 @@
 #include <array>
 #include <bit>
 
-#include "core/channel/consumers/slot_table.hpp"
+#include "core/channel/fan_out/slot_table.hpp"
 
 namespace gantry {
 

@@ -341,7 +341,7 @@ void SendOperation::finish() {
     slots.drop_spares(core_.rotation.most_places());
   const bool passed_on = !slot_->forwarded.empty();
   core_.consumers->slots().release(*slot_);
-  if (passed_on) gate_.heed_forwards();
+  if (passed_on) gate_.watch_forwards();
 }
 
 // ---- how its bytes get to their place -------------------------------------------------------

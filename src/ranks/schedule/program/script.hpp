@@ -209,7 +209,7 @@ struct Script {
   std::uint32_t slots = kPredefined;
 };
 
-/// The texts of programs/*.gcoll, which the build puts into the library.
+/// The texts of library/*.gcoll, which the build puts into the library.
 [[nodiscard]] std::span<const std::string_view> builtin_programs() noexcept;
 
 }  // namespace gantry::collective

@@ -1,4 +1,4 @@
-#include "core/channel/consumers/publisher.hpp"
+#include "core/channel/fan_out/publisher.hpp"
 
 #include <algorithm>
 #include <bit>

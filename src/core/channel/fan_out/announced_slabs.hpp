@@ -1,4 +1,4 @@
-#pragma once  // channel/consumers/announced_slabs.hpp: which memory each consumer knows, on the
+#pragma once  // channel/fan_out/announced_slabs.hpp: which memory each consumer knows, on the
               // producer's side.
 
 #include <array>

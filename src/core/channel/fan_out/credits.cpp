@@ -1,4 +1,4 @@
-#include "core/channel/consumers/credits.hpp"
+#include "core/channel/fan_out/credits.hpp"
 
 #include <algorithm>
 #include <bit>

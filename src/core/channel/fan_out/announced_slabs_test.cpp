@@ -1,4 +1,4 @@
-#include "core/channel/consumers/announced_slabs.hpp"
+#include "core/channel/fan_out/announced_slabs.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

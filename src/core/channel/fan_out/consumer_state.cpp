@@ -1,9 +1,9 @@
-#include "core/channel/consumers/consumer_state.hpp"
+#include "core/channel/fan_out/consumer_state.hpp"
 
 #include <cstring>
 #include <new>
 
-#include "core/channel/consumers/slot_table.hpp"
+#include "core/channel/fan_out/slot_table.hpp"
 
 namespace gantry {
 

@@ -1,4 +1,4 @@
-#pragma once  // channel/consumers/consumer_state.hpp: a consumer as its producer knows it.
+#pragma once  // channel/fan_out/consumer_state.hpp: a consumer as its producer knows it.
 
 #include <bit>
 #include <gantry/channel.hpp>
@@ -28,7 +28,7 @@ struct ConsumerResources {
   AcceptWatch life_watch;  // of the pidfd; ends with this
   WakeSender wake_sender;  // of the wake-up socket on which it sleeps
   WakeReceiver wake_receiver;  // it rings this when we sleep
-  AcceptWatch wake_watch;      // of the wake-up socket, while the acceptor heeds it
+  AcceptWatch wake_watch;      // of the wake-up socket, while the acceptor watches it
   bool is_silent =
       false;  // the wake-up socket has lost its other end, and would be readable for ever
   Region memory;

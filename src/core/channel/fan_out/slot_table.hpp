@@ -1,4 +1,4 @@
-#pragma once  // channel/consumers/slot_table.hpp: the credits for messages in blocks, and who holds
+#pragma once  // channel/fan_out/slot_table.hpp: the credits for messages in blocks, and who holds
               // which.
 
 #include <array>

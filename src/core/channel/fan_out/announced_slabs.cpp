@@ -1,9 +1,9 @@
-#include "core/channel/consumers/announced_slabs.hpp"
+#include "core/channel/fan_out/announced_slabs.hpp"
 
 #include <algorithm>
 #include <cstring>
 
-#include "core/channel/consumers/slot_table.hpp"
+#include "core/channel/fan_out/slot_table.hpp"
 #include "core/channel/wire/step.hpp"
 
 namespace gantry {

@@ -1,4 +1,4 @@
-#include "core/channel/consumers/consumer_set.hpp"
+#include "core/channel/fan_out/consumer_set.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,10 +1,10 @@
-#pragma once  // channel/consumers/publisher.hpp: puts messages into the consumers' rings.
+#pragma once  // channel/fan_out/publisher.hpp: puts messages into the consumers' rings.
 
 #include <cstring>
 #include <span>
 
 #include "core/base/assert.hpp"
-#include "core/channel/consumers/consumer_set.hpp"
+#include "core/channel/fan_out/consumer_set.hpp"
 
 namespace gantry {
 

@@ -1,4 +1,4 @@
-#include "core/channel/consumers/kept_messages.hpp"
+#include "core/channel/fan_out/kept_messages.hpp"
 
 #include <algorithm>
 #include <cstring>

@@ -1,11 +1,11 @@
-#pragma once  // channel/consumers/kept_messages.hpp: messages that wait for consumers that join
+#pragma once  // channel/fan_out/kept_messages.hpp: messages that wait for consumers that join
               // later.
 
 #include <deque>
 
 #include "core/base/assert.hpp"
-#include "core/channel/consumers/consumer_state.hpp"
-#include "core/channel/consumers/slot_table.hpp"
+#include "core/channel/fan_out/consumer_state.hpp"
+#include "core/channel/fan_out/slot_table.hpp"
 
 namespace gantry {
 

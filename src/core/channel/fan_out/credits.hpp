@@ -1,7 +1,7 @@
-#pragma once  // channel/consumers/credits.hpp: whether a message may be sent, and what is in its
+#pragma once  // channel/fan_out/credits.hpp: whether a message may be sent, and what is in its
               // way.
 
-#include "core/channel/consumers/consumer_set.hpp"
+#include "core/channel/fan_out/consumer_set.hpp"
 
 namespace gantry {
 

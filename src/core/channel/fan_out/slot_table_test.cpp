@@ -1,4 +1,4 @@
-#include "core/channel/consumers/slot_table.hpp"
+#include "core/channel/fan_out/slot_table.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,12 +1,12 @@
-#include "core/channel/consumers/consumer_set.hpp"
+#include "core/channel/fan_out/consumer_set.hpp"
 
 #include <gtest/gtest.h>
 #include <poll.h>
 
 #include <optional>
 
-#include "core/channel/consumers/credits.hpp"
-#include "core/channel/consumers/publisher.hpp"
+#include "core/channel/fan_out/credits.hpp"
+#include "core/channel/fan_out/publisher.hpp"
 #include "core/channel/test_raw_consumer.hpp"
 
 namespace gantry {

@@ -1,4 +1,4 @@
-#pragma once  // channel/consumers/consumer_set.hpp: all consumers of a channel: how they come and
+#pragma once  // channel/fan_out/consumer_set.hpp: all consumers of a channel: how they come and
               // go, and what they hold.
 
 #include <poll.h>
@@ -8,10 +8,10 @@
 #include <span>
 
 #include "core/base/assert.hpp"
-#include "core/channel/consumers/announced_slabs.hpp"
-#include "core/channel/consumers/consumer_state.hpp"
-#include "core/channel/consumers/kept_messages.hpp"
-#include "core/channel/consumers/slot_table.hpp"
+#include "core/channel/fan_out/announced_slabs.hpp"
+#include "core/channel/fan_out/consumer_state.hpp"
+#include "core/channel/fan_out/kept_messages.hpp"
+#include "core/channel/fan_out/slot_table.hpp"
 
 namespace gantry {
 
