@@ -92,6 +92,7 @@ check: ## Format, layers; lint of what differs from the last commit that was lin
 check-all: ## Lint of the whole tree; what passes is noted in tools/checked
 	@tools/setup build test check
 	@tools/check-tidy
+	@[ -z "$$(git status --porcelain)" ] || { echo "gantry: check-all: files differ from HEAD: tools/checked stays" >&2; exit 1; }
 	@git rev-parse HEAD >tools/checked
 
 install: build ## Install to PREFIX (/usr/local), below DESTDIR when set

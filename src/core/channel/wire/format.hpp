@@ -13,7 +13,7 @@
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 10;
+inline constexpr std::uint32_t kFormatVersion = 11;
 inline constexpr std::uint64_t kProducerMagic = 0x38444f5250544e47;  // "GNTPROD8"
 inline constexpr std::uint64_t kRingMagic = 0x38474e4952544e47;      // "GNTRING8"
 inline constexpr std::uint64_t kConsumerMagic = 0x38534e4f43544e47;  // "GNTCONS8"
