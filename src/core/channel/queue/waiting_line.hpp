@@ -37,6 +37,10 @@ class WaitingLine {
     for (Request& request : line_) static_cast<void>(request.refuse(why));
     line_.clear();
   }
+  [[nodiscard]] std::size_t count(Member member) const noexcept {
+    return static_cast<std::size_t>(std::ranges::count_if(
+        line_, [&](const Request& request) { return request.sender().id == member; }));
+  }
   [[nodiscard]] std::deque<Request>& requests() noexcept { return line_; }
   [[nodiscard]] bool is_empty() const noexcept { return line_.empty(); }
   [[nodiscard]] std::size_t size() const noexcept { return line_.size(); }

@@ -29,6 +29,10 @@ class WorkQuestions {
   /// Everything that was put before the questions were asked has been taken in.
   void answer_all(const WorkQueueReport& report);
   void refuse_all(const Error& why);
+  /// How many of that member's questions wait.
+  [[nodiscard]] std::size_t count(Member member) const noexcept {
+    return placing_.count(member) + all_done_.count(member) + all_finished_.count(member);
+  }
   [[nodiscard]] bool has_some() const noexcept {
     return !placing_.is_empty() || !asked_.empty() || !all_done_.is_empty() ||
            !all_finished_.is_empty();

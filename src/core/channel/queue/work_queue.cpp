@@ -1,5 +1,6 @@
 #include <poll.h>
 
+#include <algorithm>
 #include <array>
 #include <condition_variable>
 #include <thread>
@@ -22,6 +23,8 @@ constexpr std::size_t kLooksOfTurn = 64;  // at either end, before items are han
 constexpr std::uint64_t kTurnsOfReport = 64;
 constexpr std::uint64_t kTurnsOfQuestion = 16;    // while items come without end
 constexpr std::chrono::seconds kMostExpected{5};  // that finish() waits for a handshake
+// Requests of one member that wait here: those in flight, and others that it gave up.
+constexpr std::size_t kMostWaiting = 4 * Client::kMaxCalls;
 
 Result<void> check_queue(std::string_view name, const WorkQueueOptions& options) {
   GANTRY_TRY(check_channel_name(name));
@@ -192,7 +195,7 @@ Result<void> WorkQueue::Impl::serve() {
     for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
       GANTRY_ASSIGN(finds, server_->take_one());
     }
-    if (wishes.finish && found < kLooksOfTurn) close_unless(is_expecting);
+    if (wishes.finish) close_unless(is_expecting || found == kLooksOfTurn);
     hand_out(ledger_, asking_);
     if (questions_.has_some() || !leaving_.empty())
       answer(found < kLooksOfTurn && !is_rung(0), turn % kTurnsOfQuestion == 0);
@@ -213,8 +216,9 @@ void WorkQueue::Impl::answer(bool has_all, bool must) {
   questions_.answer_all(make_report());
 }
 
-// What was put before finish() lay there when this turn began, but for what a member put whose
-// handshake the acceptor's thread had not ended. A caller that hangs is not waited for.
+// Items that were put before finish() lay there when this turn began, unless the turn did not reach
+// them, or the acceptor's thread had not ended their member's handshake. A caller that hangs, or
+// puts without end, is not waited for.
 void WorkQueue::Impl::close_unless(bool is_expecting) {
   if (!finishes_by_) finishes_by_ = Deadline::after(kMostExpected);
   if (!is_expecting || finishes_by_->passed()) is_closed_ = true;
@@ -228,6 +232,10 @@ bool WorkQueue::Impl::is_rung(int timeout_ms) const {
 
 void WorkQueue::Impl::take_request(Request request) {
   const auto question = static_cast<WorkQuestion>(request.message().info().type);
+  const Member member = request.sender().id;
+  if (asking_.count(member) + questions_.count(member) >= kMostWaiting)
+    return static_cast<void>(
+        request.refuse({Code::busy, "too many requests of this member wait", {}}));
   if (question == WorkQuestion::item)
     asking_.join(std::move(request));
   else
@@ -255,6 +263,9 @@ void WorkQueue::Impl::take_note(Member member, const MessageInfo& info) {
       return ledger_.take_back(member, info.correlation);
     case ToQueue::left_line:
     case ToQueue::gave_up:
+      if (static_cast<std::size_t>(std::ranges::count(leaving_, member, &Leaving::member)) >=
+          kMostWaiting)
+        return;
       leaving_.push_back({member, RequestName::of(info.correlation), what == ToQueue::gave_up});
       return;
     case ToQueue::place_back:

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "core/base/test_effort.hpp"
+#include "core/channel/queue/queue_protocol.hpp"
 #include "core/channel/queue/test_queue.hpp"
 #include "core/channel/rpc/client.hpp"
 #include "core/channel/wire/protocol.hpp"
@@ -281,6 +282,31 @@ TEST_F(WorkQueues, WhatANewMemberPutsIsBeforeTheEnd) {
     ASSERT_TRUE(member.get(soon())) << i;
     EXPECT_EQ(queue.report().dropped, 0u);
   }
+}
+
+// It costs its queue no more memory than an honest one with all its calls in flight.
+TEST_F(WorkQueues, AMemberWithoutEndOfRequestsWaitsWithFewOfThem) {
+  WorkQueue queue = open();
+  ClientOptions options;
+  options.directory = directory_.path();
+  const auto hog =
+      ClientLink::make_member("jobs", options, std::make_shared<test::PlainEngine>(), soon());
+  ASSERT_TRUE(hog);
+  ASSERT_TRUE((*hog)->introduce(soon()));
+  constexpr std::byte kWord{};
+  for (std::uint64_t i = 1; i <= 3000; ++i)
+    ASSERT_TRUE((*hog)->requests().send({&kWord, 1},
+                                        {.deadline = soon(),
+                                         .type = static_cast<std::uint32_t>(WorkQuestion::item),
+                                         .user = static_cast<std::uint64_t>(RpcKind::request),
+                                         .correlation = i}));
+  // All but those in its ring have been taken by now.
+  while (queue.report().waiting_workers < 4 * Client::kMaxCalls) std::this_thread::yield();
+  EXPECT_EQ(queue.report().waiting_workers, 4 * Client::kMaxCalls);
+  (*hog)->hang_up();
+  WorkMember member = join();
+  ASSERT_TRUE(member.put(pattern(100, 1), soon()));
+  EXPECT_TRUE(same(member.get(soon())->bytes(), pattern(100, 1)));
 }
 
 TEST_F(WorkQueues, AMemberThatHoldsTooMuchIsToldSo) {
