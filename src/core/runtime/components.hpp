@@ -56,8 +56,11 @@ template <class Member>
 
 }  // namespace gantry
 
-/// Once in a component: what is done while a program starts that is linked with it. The linker is
-/// told to look for the name, so that the file is linked though nothing calls it.
-#define GANTRY_COMPONENT(name, ...)                                            \
-  extern "C" [[gnu::visibility("default")]] const int gantry_component_##name; \
-  const int gantry_component_##name = (static_cast<void>(__VA_ARGS__), 1);
+/// Once in a component: what is done while a program starts that is linked with it, before all of
+/// the program's own constructors. The linker is told to look for the name, so that the file is
+/// linked though nothing calls it.
+#define GANTRY_COMPONENT(name, ...)                                                          \
+  extern "C"                                                                                 \
+      [[gnu::visibility("default"), gnu::constructor(101)]] void gantry_component_##name() { \
+    __VA_ARGS__;                                                                             \
+  }

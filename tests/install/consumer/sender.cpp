@@ -31,9 +31,21 @@ gantry::Result<void> send_all(gantry::Producer& producer) {
   return producer.close(gantry::Deadline::after(stream::kPatience));
 }
 
+// Before main() as well, all linked components are there, be they static or shared.
+bool has_components() {
+  auto runtime = gantry::Runtime::create();
+  if (!runtime) return false;
+  const auto refused = runtime->producer("stream@localhost");  // for want of a token
+  return !refused && refused.error().code != gantry::Code::unsupported &&
+         runtime->open_device("cpu");
+}
+const bool had_components = has_components();
+
 }  // namespace
 
 int main() {
+  if (!had_components)
+    return stream::fail("sender", {gantry::Code::system, "a component is missing", {}});
   auto runtime = gantry::Runtime::create();
   if (!runtime) return stream::fail("sender", runtime.error());
   auto producer = runtime->producer(stream::kName);
