@@ -216,6 +216,17 @@ TEST_F(Tree, CatchesAPublicHeaderThatSeesUpwards) {
   EXPECT_THAT(check(), ElementsAre(HasSubstr("engine may not see channel")));
 }
 
+TEST_F(Tree, CatchesAComponentThatUsesOneThatItDoesNotSee) {
+  add("src/CMakeLists.txt",
+      "gantry_component(base)\ngantry_component(memory SEES base)\n"
+      "gantry_component(engine REGISTERS SEES base LIBRARIES x)\n");
+  add("include/gantry/memory.hpp", "");
+  add("src/engine/a.cpp", "#include <gantry/types.hpp>\n#include <gantry/memory.hpp>\n");
+  EXPECT_THAT(check(),
+              ElementsAre(HasSubstr(
+                  "a.cpp:2: gantry/memory.hpp: engine does not see the component memory")));
+}
+
 TEST_F(Tree, CatchesAToolThatReachesInside) {
   add("src/memory/free.hpp", "");
   add("tools/gantry/top.cpp", "#include \"../../src/memory/free.hpp\"\n");

@@ -278,6 +278,46 @@ Words old_words(std::string_view page, const std::vector<Source>& sources) {
   return violations;
 }
 
+/// The component of a path below src/, or of a public header's owner; empty: it is of none.
+static std::string component_of(std::string_view path) {
+  if (!path.starts_with("src/")) return {};
+  const auto end = path.find('/', 4);
+  return std::string(path.substr(4, end == path.npos ? end : end - 4));
+}
+
+/// What files of a component include of another one that it does not see, by src/CMakeLists.txt.
+/// The table of modules may allow more: <gantry/gantry.hpp> lies in the uppermost component.
+static Words beyond_components(const std::string& cmake, const Table& table,
+                               const std::vector<Source>& sources) {
+  const std::regex declared(R"(gantry_component\((\w+)([^)]*)\))");
+  std::map<std::string, Words> sees;
+  for (std::sregex_iterator it(cmake.begin(), cmake.end(), declared), end; it != end; ++it) {
+    std::istringstream words((*it)[2]);
+    bool is_seen = false;
+    for (std::string word; words >> word && word != "LIBRARIES"; is_seen |= word == "SEES")
+      if (is_seen) sees[(*it)[1]].push_back(word);
+    sees[(*it)[1]].push_back((*it)[1]);
+  }
+  Words violations;
+  for (const Source& source : sources) {
+    const auto mine = sees.find(component_of(source.path));
+    if (mine == sees.end() || source.is_test()) continue;
+    for (const Include& include : includes_of(source.text)) {
+      const bool is_public = include.header.starts_with(kPublicPrefix);
+      const Module* owner =
+          is_public ? table.owner_of(include.header.substr(kPublicPrefix.size())) : nullptr;
+      const std::string other = component_of(owner != nullptr ? owner->path
+                                             : include.quoted ? "src/" + include.header
+                                                              : "");
+      if (sees.contains(other) && !contains(mine->second, other))
+        violations.push_back(source.path + ":" + std::to_string(include.line) + ": " +
+                             include.header + ": " + mine->first + " does not see the component " +
+                             other);
+    }
+  }
+  return violations;
+}
+
 Words check_tree(const std::string& root) {
   Words violations;
   const auto page = read_file((fs::path(root) / "docs/layers.md").string());
@@ -287,6 +327,8 @@ Words check_tree(const std::string& root) {
   append(violations, cycles(table));
   append(violations, folders_without_a_module(table, sources));
   append(violations, forbidden_includes(table, sources));
+  append(violations, beyond_components(read_file((fs::path(root) / "src/CMakeLists.txt").string()),
+                                       table, sources));
   append(violations, oversized(sources));
   append(violations, thread_starts(sources));
   const auto tests = read_tree(root, {"tests"});
