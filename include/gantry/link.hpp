@@ -245,8 +245,8 @@ struct LinkOptions {
   /// Name of the peer in errors: "host-b:4711". Empty: the socket's peer address.
   std::string peer = {};
   /// A peer counts as gone after this time of silence, if this end polled meanwhile. Each end sends
-  /// something 3 times within its own limit, and at least every 0.3 s. 0: only the end of the
-  /// connection counts.
+  /// something at least three times within its own limit, and at least every 0.3 s. 0: only the end
+  /// of the connection counts.
   std::chrono::milliseconds stall_limit{10'000};
   /// False: a link whose direct path for payload is lost ends as if its connection had been cut.
   /// True: such a link uses the socket from then on.
