@@ -297,7 +297,7 @@ struct WorkQueueOptions {
 /// Contents of a queue now, and its counters since it was opened.
 struct WorkQueueReport {
   std::size_t members = 0;          ///< Members connected now.
-  std::size_t waiting_items = 0;    ///< Items that no worker has been given yet.
+  std::size_t waiting_items = 0;    ///< Items that were not handed out yet.
   std::size_t in_hand = 0;          ///< Items handed out and not acknowledged.
   std::size_t waiting_workers = 0;  ///< Workers in get() now.
   std::uint64_t put = 0;            ///< Items that the queue has taken in.

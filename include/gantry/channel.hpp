@@ -372,14 +372,14 @@ struct RemoteOptions {
   std::string token{};
   /// The bridge counts as gone after this time of silence.
   std::chrono::milliseconds stall_limit{10'000};
-  /// How long a broken connection is retried, with all messages in flight.
+  /// Time for which a broken connection is retried; messages in flight are kept.
   std::chrono::milliseconds patience{5'000};
   RemotePath path = RemotePath::automatic;  ///< How payload travels.
 };
 
 /// The owner of an end, for people. Each end states its own name, so no decision depends on it.
 struct GANTRY_API EndName {
-  /// Longest length of each text; longer texts are cut.
+  /// Largest length of each text; longer texts are cut.
   static constexpr std::size_t kMostBytes = 63;
   std::string host{};     ///< Host name, as its kernel reports it.
   std::string command{};  ///< Program; "python3 score.py" or "gantry put" where the program alone

@@ -150,9 +150,9 @@ struct LinkReport {
 };
 
 /// A connection between two ends, each of which exports memory to the other. Any thread may call
-/// every member. A link has no thread: progress happens inside poll() and the calls that wait. An
-/// end that calls none of them delays the far end, and counts as dead after the stall limit unless
-/// the link is one-sided.
+/// every member. A link does not have a thread: progress happens inside poll() and the calls that
+/// wait. An end that calls none of them delays the far end, and counts as dead after the stall
+/// limit unless the link is one-sided.
 ///
 /// Transfers begin in the order of their tickets and may run at the same time: wait for one to end
 /// before another writes the same bytes. Control messages arrive in order and may overtake

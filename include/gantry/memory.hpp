@@ -201,11 +201,11 @@ class GANTRY_API Region {
   /// one per core of the node); for an imported region the pages are mapped.
   [[nodiscard]] Result<void> touch(Bytes offset, Bytes size, unsigned threads = 1);
 
-  /// Asks the kernel to gather present pages into huge ones (MADV_COLLAPSE), even where it gives
-  /// none on first touch, as is common for shared memory. The kernel copies the pages, about 2 ms
-  /// per MiB, so this pays for long-lived memory. Does nothing for hugetlb. Errors: `unsupported`
-  /// (Linux before 6.1, pages that are not present, a region without room for a huge page);
-  /// `out_of_memory`. After an error some pages may be gathered.
+  /// Asks the kernel to gather present pages into huge ones (MADV_COLLAPSE), even where it does not
+  /// give huge pages on first touch, as is common for shared memory. The kernel copies the pages,
+  /// about 2 ms per MiB, so this pays for long-lived memory. Does nothing for hugetlb. Errors:
+  /// `unsupported` (Linux before 6.1, pages that are not present, a region without room for a huge
+  /// page); `out_of_memory`. After an error some pages may be gathered.
   [[nodiscard]] Result<void> collapse();
 
  private:
@@ -322,8 +322,8 @@ struct PoolOptions {
   std::vector<std::shared_ptr<Registrar>> registrars{};  ///< At most Pool::kMaxRegistrars.
   When registration = When::at_growth;  ///< With on_demand: at the first key_for().
   /// For long-lived pools: gathers the pages of each slab into huge ones at growth, where the
-  /// machine gave none; the pages are then made at growth, too. See Region::collapse(). Failures
-  /// are listed in PoolReport::collapse_errors.
+  /// kernel did not give any; the pages are then made at growth, too. See Region::collapse().
+  /// Failures are listed in PoolReport::collapse_errors.
   bool collapse = false;
 };
 

@@ -112,8 +112,8 @@ enum class Edge : std::uint8_t {
 };
 
 /// Neighbouring steps that come with each chunk: its buffer begins `before` steps ahead of the
-/// chunk's first step and ends `after` steps behind its last one, so kernels need no special case
-/// at borders.
+/// chunk's first step and ends `after` steps behind its last one, so kernels do not need a special
+/// case at borders.
 struct Halo {
   std::uint64_t before = 0;
   std::uint64_t after = 0;
@@ -478,7 +478,7 @@ struct GANTRY_API StageCallbacks {
 /// each message once and computes on the copy.
 ///
 /// PipelineOptions::stall_limit covers only the device: the stage waits for a silent sender, or for
-/// a receiver that takes no messages, until the deadline.
+/// a receiver that does not take messages, until the deadline.
 ///
 /// Errors: as run_pipeline(), with the message's number in place of the chunk's; those of the ends.
 /// Results that were already committed remain.

@@ -261,8 +261,8 @@ inline constexpr std::size_t kReshapeClasses = 3;
 /// floating-point mode. Every CPU gives the same bits.
 class GANTRY_API ReshapePlan {
  public:
-  /// Checks everything: a plan cannot fail later. `to` must have no gaps; `from` may have gaps.
-  /// Errors: `invalid_argument`, with the dimension and both values.
+  /// Checks everything: a plan cannot fail later. `to` must not have gaps; `from` may. Errors:
+  /// `invalid_argument`, with the dimension and both values.
   [[nodiscard]] static Result<ReshapePlan> make(const Tensor& to, const Tensor& from,
                                                 const ReshapeOptions& options);
   /// Without options: the same shape, with another type or other strides.
