@@ -57,7 +57,7 @@ struct BridgeOptions {
   std::string listen = {};
   /// Callers that know the token may use every channel that this process may use. 16 to 64 bytes.
   std::string token = {};
-  std::string directory = {};  ///< Folder of the channels; by the rule of channel_directory().
+  std::string directory = {};  ///< Folder of the channels; if empty: that of channel_directory().
   unsigned sessions = 256;     ///< Most ends of other hosts at a time; each uses a thread.
   std::chrono::milliseconds stall_limit{10'000};  ///< As in RemoteOptions.
   std::chrono::milliseconds patience{5'000};      ///< As in RemoteOptions.

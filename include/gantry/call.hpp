@@ -29,7 +29,7 @@ struct InboxOptions {
   /// Number of producers that may be connected at a time. Each costs about six descriptors in this
   /// process, and the memory of its messages.
   unsigned producers = 64;
-  static constexpr unsigned kMaxProducers = 4096;  ///< The most that `producers` may be.
+  static constexpr unsigned kMaxProducers = 4096;  ///< Upper limit of `producers`.
   /// Limits for all producers together. Half is divided evenly, so that each producer has its share
   /// whatever the others use; see also channel.receive.
   ReceiveLimits total{};
@@ -73,14 +73,14 @@ class GANTRY_API Inbox {
   std::shared_ptr<Impl> impl_;
 };
 
-// ---- calls with replies: correlation, deadlines, cancellation -----------------------------------
+// Calls with replies: clients, then servers.
 
 // ---- clients -------------------------------------------------------------------------------
 
 /// Deadlines and tag of a call.
 struct CallOptions {
-  /// After it, the call fails with `timed_out`, and the server drops the request if it has not
-  /// begun.
+  /// After the deadline, the call fails with `timed_out`, and the server drops the request if it
+  /// has not begun.
   Deadline deadline = Deadline::never();
   std::uint32_t type =
       0;  ///< MessageInfo::type of the request. Calls use MessageInfo::user themselves.
@@ -111,7 +111,7 @@ class GANTRY_API PendingReply {
   [[nodiscard]] std::uint64_t correlation() const noexcept { return correlation_; }
   /// For awaitables; see Client::event_descriptor().
   [[nodiscard]] Result<int> event_descriptor();
-  /// The descriptor became readable, and every waiter is being checked.
+  /// Call it when the descriptor has become readable, before checking the waiters.
   void note_woken() noexcept;
 
  private:
@@ -128,7 +128,7 @@ struct ClientOptions : EndOptions, PayloadOptions {
 /// Calls one server. Used by one thread at a time; several calls may be in flight.
 class GANTRY_API Client {
  public:
-  static constexpr std::size_t kMaxCalls = 64;  ///< Most calls in flight.
+  static constexpr std::size_t kMaxCalls = 64;  ///< Largest number of calls in flight.
 
   /// Connects to the server of that name and waits until `deadline` for it to appear. Errors: as
   /// Producer::connect().
@@ -280,9 +280,9 @@ struct WorkQueueOptions {
   PayloadOptions replies{};  ///< How items are sent to each worker.
   ReceiveLimits total{};     ///< Limits for all members together, as for an inbox.
   unsigned members = 64;     ///< Number of processes that may be connected at a time.
-  /// Number of small items that the queue copies, so that their members need not keep them. Items
-  /// beyond this number, and items larger than kMostCopied, stay in the memory of the member that
-  /// put them; that member waits while PayloadOptions::slots of its items do.
+  /// Number of small items held as copies at a time, so that their members need not keep them.
+  /// Items beyond this number, and items larger than kMostCopied, stay in the memory of the member
+  /// that put them; that member waits while PayloadOptions::slots of its items are there.
   std::size_t most_copied = 65'536;
   /// Size of the largest item that is copied.
   static constexpr Bytes kMostCopied = Bytes{64} << 10;
@@ -297,7 +297,7 @@ struct WorkQueueOptions {
 /// Contents of a queue now, and its counters since it was opened.
 struct WorkQueueReport {
   std::size_t members = 0;          ///< Members connected now.
-  std::size_t waiting_items = 0;    ///< Items that no worker has been given yet.
+  std::size_t waiting_items = 0;    ///< Items that were not handed out yet.
   std::size_t in_hand = 0;          ///< Items handed out and not acknowledged.
   std::size_t waiting_workers = 0;  ///< Workers in get() now.
   std::uint64_t put = 0;            ///< Items that the queue has taken in.
@@ -305,17 +305,17 @@ struct WorkQueueReport {
   /// Items handed out again, because their worker left or gave them back.
   std::uint64_t redelivered = 0;
   /// Items dropped after `most_tries`, or put after finish(). Each member that the queue
-  /// disconnected also counts as one item here, although it may have lost more.
+  /// disconnected also counts as one item here, although the member may have lost more.
   std::uint64_t dropped = 0;
 };
 
 /// The queue: a thread of this process that takes items in and hands them out, first come, first
-/// served, for both items and workers. Large items bypass it without a copy. When the queue is
-/// destroyed, its members get `peer_gone`, and its items are lost.
+/// served, for both items and workers. Large items go from member to member without a copy. When
+/// the queue is destroyed, its members get `peer_gone`, and its items are lost.
 class GANTRY_API WorkQueue {
  public:
-  /// Opens a queue. Errors: `already_exists`, `invalid_argument` (including a name of more than 60
-  /// characters), `permission_denied`, `system`.
+  /// Opens a queue. Errors: `already_exists`, `invalid_argument` (also for a name that
+  /// check_channel_name() refuses), `permission_denied`, `system`.
   [[nodiscard]] static Result<WorkQueue> open(std::string_view name,
                                               const WorkQueueOptions& options,
                                               std::shared_ptr<Engine> engine);
@@ -414,15 +414,15 @@ class GANTRY_API WorkMember {
   /// Pool of this member; its blocks are put without a copy.
   [[nodiscard]] Pool pool() const;
 
-  /// Returns the next item for this worker. A get() that has timed out keeps its place in the line:
-  /// the next get() continues it. The first get() also connects, for up to a second whatever the
-  /// deadline. Errors: `timed_out`, `interrupted`; `closed` (the queue was finished and is empty);
-  /// `busy` (this process holds as many items as WorkQueueOptions::replies.slots); `peer_gone`.
+  /// Returns the next item for this worker. After `timed_out`, get() keeps its place in the line,
+  /// and the next get() continues. The first get() also connects the way back, in up to a second
+  /// whatever the deadline. Errors: `timed_out`, `interrupted`; `closed` (the queue was finished
+  /// and is empty); `busy` (this member holds WorkQueueOptions::replies.slots items); `peer_gone`.
   [[nodiscard]] Result<WorkItem> get(Deadline deadline = Deadline::never());
   /// After a get() that timed out or was interrupted: leaves the line, so that the next item goes
   /// to another worker. Returns an item that was already handed out; otherwise `timed_out`, because
-  /// no item came or the queue did not answer until `deadline`. In the second case the queue takes
-  /// back the item that it has handed out.
+  /// no item came or the queue did not answer until `deadline`. If the queue did not answer, it
+  /// takes back the item that it has handed out.
   [[nodiscard]] Result<WorkItem> withdraw(Deadline deadline = Deadline::never());
 
   // Requests to the queue. A request that was interrupted or timed out continues when it is
@@ -434,8 +434,8 @@ class GANTRY_API WorkMember {
   [[nodiscard]] Result<void> give_place_back();
   /// Contents and counters of the queue, including everything that this process put before.
   [[nodiscard]] Result<WorkQueueReport> report(Deadline deadline = Deadline::never());
-  /// Counts one item as finished, whichever worker got it; independent of WorkItem::done(). Errors:
-  /// `invalid_argument` (all items that were put are already finished).
+  /// Counts one item as finished, for wait_until_finished(); independent of WorkItem::done().
+  /// Errors: `invalid_argument` (all items that were put are already finished).
   [[nodiscard]] Result<void> task_done(Deadline deadline = Deadline::never());
   /// Waits until as many items are finished as were put.
   [[nodiscard]] Result<void> wait_until_finished(Deadline deadline = Deadline::never());
@@ -452,7 +452,7 @@ class GANTRY_API WorkMember {
   std::unique_ptr<Impl> impl_;
 };
 
-// ---- coroutines that wait for messages, on Gantry's event loop or any other ---------------------
+// Coroutines that wait for messages, on Gantry's event loop or any other.
 
 // ---- coroutines ----------------------------------------------------------------------------
 
@@ -563,8 +563,8 @@ concept Watcher = requires(Loop& loop, int descriptor, std::coroutine_handle<> w
   { loop.unwatch(descriptor, waiting) } noexcept;
 };
 
-/// A minimal loop on epoll(7). Used by one thread, except stop(). It uses no CPU while no
-/// descriptor is ready. Must not be moved while a coroutine waits on it.
+/// A minimal loop on epoll(7). Used by one thread, except stop(). It sleeps while no descriptor is
+/// ready. Must not be moved while a coroutine waits on it.
 class GANTRY_API EventLoop {
  public:
   /// Makes a loop without tasks. Errors: `system` (no descriptor is left).
@@ -731,9 +731,9 @@ struct SentEnd {
 
 }  // namespace detail
 
-// Each awaitable returns the result of the corresponding call, but not `timed_out` while it waits.
-// The end must outlive the wait. At most one coroutine at a time may wait for a consumer, an inbox
-// or a server; any number may wait for replies and tickets.
+// Each awaitable returns the result of the corresponding call, never `timed_out` for the wait
+// itself. The end must outlive the wait. At most one coroutine at a time may wait for a consumer,
+// an inbox or a server; any number may wait for replies and tickets.
 
 /// co_await next(consumer, loop) -> Result<Message>
 template <Watcher Loop>

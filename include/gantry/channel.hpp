@@ -22,12 +22,12 @@ namespace gantry {
 
 /// Number, tags and times of a message.
 struct MessageInfo {
-  /// Number in its channel, from 1; a gap stands for dropped messages.
+  /// Number in its channel, from 1; a gap: messages were dropped.
   std::uint64_t sequence = 0;
   std::uint64_t user = 0;        ///< A free word that the sender sets.
   std::uint32_t type = 0;        ///< A free tag that the sender sets.
-  std::uint64_t sent_ticks = 0;  ///< Publishing time in Meter::ticks(). 0: not timed; only one in
-                                 ///< eight small messages is timed.
+  std::uint64_t sent_ticks = 0;  ///< Publishing time in ticks of this machine's clock. 0: not
+                                 ///< timed; only one in eight small messages is timed.
   /// Number that links a reply to its request; 0: the message is neither.
   std::uint64_t correlation = 0;
   std::uint64_t deadline_ns = 0;  ///< Deadline of a request, monotonic nanoseconds; 0: none.
@@ -38,7 +38,7 @@ struct Segment {
   ConstByteSpan bytes;           ///< Read-only memory, valid as long as the message.
   std::optional<Tensor> tensor;  ///< Type and shape of the bytes. Empty: plain bytes.
 };
-/// The most segments that a message may have.
+/// Largest number of segments of a message.
 inline constexpr std::size_t kMaxSegments = 64;
 
 namespace detail {
@@ -50,7 +50,7 @@ struct RegionSlice {
   Bytes offset = 0;
   std::shared_ptr<const Inheritance> inherited;
 };
-/// Takes a loan or a message back. Implemented by each transport.
+/// Takes a loan or a message back. Implemented by each kind of end.
 class GANTRY_API SlotOwner {
  public:
   virtual ~SlotOwner() = default;
@@ -78,9 +78,9 @@ class GANTRY_API SlotOwner {
 
 // ---- messages to send ----------------------------------------------------------------------
 
-/// Memory for one message, already where the reader will see it. Move-only. A loan that is dropped
-/// unpublished returns its memory, and nothing is sent. After publishing, bytes() is empty, and
-/// clang's -Wconsumed rejects a further use of the loan.
+/// Memory for one message, `bytes()`, already where the reader will see it. Move-only. A loan that
+/// is dropped unpublished returns its memory, and nothing is sent. After publishing, bytes() is
+/// empty, and clang's -Wconsumed rejects a further use of the loan.
 class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Loan {
  public:
   GANTRY_RETURNS(consumed) Loan() noexcept = default;
@@ -98,10 +98,10 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Loan {
   }
   [[nodiscard]] explicit operator bool() const noexcept { return owner_ != nullptr; }
 
-  // For transports:
+  // For implementations of ends:
   [[nodiscard]] const detail::SlotOwner* owner() const noexcept { return owner_.get(); }
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
-  void forget() noexcept;  ///< Gives nothing back: the transport has taken the slot over.
+  void forget() noexcept;  ///< Gives nothing back: the sender has taken the slot over.
 
  private:
   void reset() noexcept;
@@ -133,7 +133,7 @@ class GANTRY_API Draft {
     ConstByteSpan bytes;           // bytes of the part, of any kind
     std::optional<Tensor> tensor;  // type and shape; empty: plain bytes
     bool moved = false;            // the part was made by move()
-    bool needs_size = false;       // a container also owns the block
+    bool needs_size = false;       // the block also belongs to a container
     /// Bytes of the block to send, from its front; empty: the whole block.
     std::optional<Bytes> size;
     std::optional<As> as{};  // conversion; empty: as the send or the channel says
@@ -148,12 +148,12 @@ class GANTRY_API Draft {
   /// Adds only the first `bytes` of the block, without a copy. The rest of the block is not sent.
   Draft& move(GANTRY_TAKES(unconsumed) Block block, Bytes bytes,
               std::optional<Tensor> tensor = {}) &;
-  /// Adds all segments of a received message without a copy. That message is released to its own
-  /// sender when the last reader of the new message has released it.
+  /// Adds all segments of a received message without a copy. The received message is released to
+  /// its sender when the last reader has released the new one.
   Draft& forward(Message message) &;
   /// Converts the part that was added last while it is copied. The reader gets the destination's
-  /// tensor. Blocks and forwarded messages are not copied, so the send refuses one whose type
-  /// differs.
+  /// tensor. Blocks and forwarded messages are not copied, so the send refuses such a part if its
+  /// type must change.
   Draft& as(As what) &;
 
   // The functions above, for a chain that begins with Draft().
@@ -196,7 +196,7 @@ class GANTRY_API Message {
   Message(std::shared_ptr<detail::SlotOwner> owner, std::uint64_t token, ConstByteSpan bytes,
           const MessageInfo& info) noexcept
       : owner_(std::move(owner)), token_(token), info_(info), view_(bytes) {}
-  /// A private copy of the first kInlineBytes at most; it holds no slot.
+  /// A private copy of the first kInlineBytes at most; it does not hold a slot.
   Message(ConstByteSpan small, const MessageInfo& info) noexcept : info_(info), is_small_(true) {
     view_ = ConstByteSpan(small_.data(), small.size() < kInlineBytes ? small.size() : kInlineBytes);
     if (!small.empty()) std::memcpy(small_.data(), small.data(), view_.size());
@@ -216,7 +216,7 @@ class GANTRY_API Message {
   Message& operator=(Message&& other) noexcept;
   ~Message() { release(); }
 
-  /// The payload, or its first segment. Valid until release(). The bytes lie in the sender's
+  /// The payload, or its first segment. Valid until release(). A large message lies in the sender's
   /// memory, which a hostile sender can change at any time: unless is_immutable(), copy the bytes
   /// before checking them. Deleted for temporaries, whose bytes would be gone at the end of the
   /// line. Compilers do not see this in receive()->bytes(), so give the result a name.
@@ -242,17 +242,17 @@ class GANTRY_API Message {
   /// PayloadOptions::cell_bytes) and for an empty segment; use the address instead, with any
   /// registrar. The device must be done before the message is released. `index` must be below
   /// segments(). Any thread. Errors, for bytes in a slab: the registrar's error when it refused the
-  /// slab, where the address can still be used; `invalid_argument` if ConsumerOptions::registrars
+  /// slab; the address can then still be used; `invalid_argument` if ConsumerOptions::registrars
   /// does not name the registrar, and in a fork()ed child.
   [[nodiscard]] Result<std::optional<DeviceKey>> key_for(const Registrar& registrar,
                                                          std::size_t index = 0) const;
   /// Number, tag and other facts that the sender attached.
   [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
-  /// Number in its channel, from 1; a gap stands for dropped messages.
+  /// Number in its channel, from 1; a gap: messages were dropped.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return info_.sequence; }
   void release() noexcept;  ///< Returns the slot to the sender now.
 
-  // For transports:
+  // For implementations of ends:
   void set_segments(std::unique_ptr<std::vector<Segment>> segments) noexcept {
     segments_ = std::move(segments);
     view_ = segments_->empty() ? ConstByteSpan() : segments_->front().bytes;
@@ -261,8 +261,8 @@ class GANTRY_API Message {
   [[nodiscard]] detail::SlotOwner* owner() const noexcept { return owner_.get(); }
   /// Number by which the owner knows the slot.
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
-  /// Never gives the slot back, since another process may still read it. The bytes stay valid until
-  /// release(), for all holders of this message.
+  /// Never gives the slot back, since another process may still read the slot. The bytes stay valid
+  /// until release(), for all holders of this message.
   void abandon() noexcept { gives_back_ = false; }
 
  private:
@@ -276,11 +276,11 @@ class GANTRY_API Message {
   std::array<std::byte, kInlineBytes> small_;  // NOLINT: filled when is_small_
 };
 
-// ---- options for opening an end and for sending a message ---------------------------------------
+// Options of an end and of a message: first their values, then the structs.
 
 // ---- admission and modes -------------------------------------------------------------------
 
-/// A thread that serves the sockets of many ends as long as there are any: EndOptions::acceptor.
+/// A thread that serves the sockets of many ends, until the last one is gone: EndOptions::acceptor.
 class Acceptor;
 /// Starts an acceptor thread. Errors: `system`.
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<Acceptor>> make_acceptor();
@@ -294,8 +294,8 @@ enum class SendMode : std::uint8_t {
   /// The message is published, then copied: readers take chunks as they land. The whole payload
   /// ends up in a block.
   pipelined,
-  /// The message is published, then copied through a window that stays in the cache. Readers take
-  /// chunks as they land and must release each chunk before the next one can come.
+  /// The message is published, then copied through a window: a ring of memory that stays in the
+  /// cache. Readers take chunks as they land and must release each one before the next can come.
   streamed,
   /// As `whole`, in separate memory that the kernel then seals: no process can change it any more,
   /// not even the sender. Costs one descriptor and one mapping per message.
@@ -304,7 +304,7 @@ enum class SendMode : std::uint8_t {
 [[nodiscard]] GANTRY_API std::string_view to_string(SendMode mode) noexcept;
 
 /// How the producer treats a consumer that has reached its limit of unreleased messages. Gaps in
-/// the message numbers show a consumer its losses. While any consumer has a policy other than
+/// the message numbers show the dropped messages. While any consumer has a policy other than
 /// `block`, `streamed` becomes `pipelined`, since a window would have to wait for that consumer.
 enum class SlowConsumer : std::uint8_t {
   block,        ///< The producer waits for the consumer. The default.
@@ -312,27 +312,27 @@ enum class SlowConsumer : std::uint8_t {
   disconnect,   ///< The consumer is cut off. It may take messages that have landed, then gets
                 ///< `peer_gone`.
   /// The consumer loses the oldest message that it has not taken, in favour of the new one. It
-  /// keeps all messages it has taken. If it holds fewer than its depth, it finds the newest
-  /// message.
+  /// keeps all messages that it has taken. If it holds fewer messages than its depth, it also gets
+  /// the newest message.
   drop_oldest,
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(SlowConsumer policy) noexcept;
 
 /// Processes that may be at the other end, besides those of the same user and of root.
 struct Access {
-  /// Permissions of the socket file, set by the end that owns the name: the kernel admits
-  /// connections by them. With group bits, the file belongs to the first of `groups`. The listed
-  /// users and groups need a write bit (users without `groups`: the bit for others) and a folder
-  /// that lets them pass; otherwise `invalid_argument`. 0666 leaves the decision to the lists. See
-  /// docs/tasks/other-users.md
+  /// Permissions of the socket file, by which the kernel admits connections; the end that owns the
+  /// name sets them. With group bits, the file belongs to the first of `groups`. The listed users
+  /// and groups need a write bit (users without `groups`: the bit for others) and a folder that
+  /// lets them pass; if not, opening fails with `invalid_argument`. With 0666 the lists alone
+  /// decide. See docs/tasks/other-users.md.
   unsigned socket_mode = 0600;
-  std::vector<unsigned> users{};   ///< User numbers; a producer of these users is also accepted.
+  std::vector<unsigned> users{};   ///< User numbers. A consumer also accepts their producers.
   std::vector<unsigned> groups{};  ///< Group numbers; each group of a process counts.
   std::string token{};             ///< Secret, equal at both ends. At most 64 bytes.
 };
 
-/// Upper limits of a sender's cost to its receiver; 0: a default for the receiving process. The
-/// receiver disconnects a sender that needs more; the error names the limit to raise.
+/// Upper limits of a sender's cost to its receiver; 0: a default, by the limits of the receiving
+/// process. The receiver disconnects a sender that needs more; the error names the limit to raise.
 struct ReceiveLimits {
   /// Number of slabs of the sender's pool that are mapped at a time; each costs one descriptor and
   /// one mapping. Default: half the limit of open files for a consumer; for an inbox, the part of
@@ -342,8 +342,8 @@ struct ReceiveLimits {
   /// address space.
   Bytes mapped_bytes = 0;
   /// Private memory for streamed messages that are received whole, until they are released.
-  /// Receiving chunk by chunk needs none. Default: half of the machine's memory, or of the control
-  /// group's limit.
+  /// Receiving chunk by chunk does not use it. Default: half of the machine's memory, or of the
+  /// control group's limit.
   Bytes gathered_bytes = 0;
   /// Bytes of these slabs that are registered with ConsumerOptions::registrars. Registering a slab
   /// makes all its pages present, even pages that the sender never wrote. A slab beyond the limit
@@ -372,14 +372,14 @@ struct RemoteOptions {
   std::string token{};
   /// The bridge counts as gone after this time of silence.
   std::chrono::milliseconds stall_limit{10'000};
-  /// How long a broken connection is retried, with all messages in flight.
+  /// Time for which a broken connection is retried; messages in flight are kept.
   std::chrono::milliseconds patience{5'000};
   RemotePath path = RemotePath::automatic;  ///< How payload travels.
 };
 
 /// The owner of an end, for people. Each end states its own name, so no decision depends on it.
 struct GANTRY_API EndName {
-  /// Longest length of each text; longer texts are cut.
+  /// Largest length of each text; longer texts are cut.
   static constexpr std::size_t kMostBytes = 63;
   std::string host{};     ///< Host name, as its kernel reports it.
   std::string command{};  ///< Program; "python3 score.py" or "gantry put" where the program alone
@@ -399,10 +399,10 @@ struct GANTRY_API EndName {
 
 /// Options of every end: producers, consumers, inboxes, servers and clients.
 struct EndOptions {
-  /// Folder of the channel names. Empty: by the rule of channel_directory().
+  /// Folder of the channel names, an absolute path. Empty: by the rule of channel_directory().
   std::string directory{};
-  /// Longest time that a waiting end polls before it sleeps; it drops to a 64th while messages come
-  /// later than that. 0: the end never polls.
+  /// Longest time that a waiting end polls before it sleeps; the time drops to a 64th while
+  /// messages come after the poll has ended. 0: the end never polls.
   std::chrono::nanoseconds spin{50'000};
   /// Waiting calls return `interrupted` while this descriptor is readable. Not owned.
   int interrupt_descriptor = -1;
@@ -414,12 +414,12 @@ struct EndOptions {
   Access access{};
   /// The thread that admits peers and notices their exit. A consumer uses it only to see its
   /// producer's process end. A Runtime shares one among all its ends. Empty: a producer starts its
-  /// own; a consumer needs none.
+  /// own; a consumer does not need one.
   std::shared_ptr<Acceptor> acceptor{};
   /// How to reach a channel of another host.
   RemoteOptions remote{};
-  /// Whether an end that has waited two seconds for a name reports it in one line on standard
-  /// error; on this host the line lists the existing names. A Runtime adds its own
+  /// Whether an end that has waited two seconds for a name reports that it waits, in one line on
+  /// standard error; on this host the line lists the existing names. A Runtime adds its own
   /// RuntimeOptions::notices.
   bool notices = false;
   /// Name of the real owner, if this end acts for an end elsewhere. Empty: own_end_name().
@@ -429,17 +429,17 @@ struct EndOptions {
 /// How payloads are sent: how many at a time, in which memory, in which mode. Used for a producer,
 /// for a client's requests, and for a server's replies to each client.
 struct PayloadOptions {
-  static constexpr unsigned kMaxSlots = 64;  ///< The most that `slots` may be.
-  /// Credits: number of messages that may be published and not yet released. 1 to kMaxSlots.
+  static constexpr unsigned kMaxSlots = 64;  ///< Upper limit of `slots`.
+  /// Credits: messages published and not released (up to `cell_bytes`: not taken). 1 to kMaxSlots.
   unsigned slots = 8;
   /// Credits in bytes: payload in blocks that may be published and not yet released. A single
   /// larger message is sent alone. 0: only the pool's budget limits it.
   Bytes bytes_in_flight = 0;
-  static constexpr Bytes kMaxCellBytes = 4096;  ///< The most that `cell_bytes` may be.
+  static constexpr Bytes kMaxCellBytes = 4096;  ///< Upper limit of `cell_bytes`.
   /// Payloads of at most this size lie beside their record while the channel has a single consumer,
-  /// that consumer blocks, and there is no history. They are copied out on receipt and hold no
-  /// slot, so a reader may keep them without delaying the producer. At most kMaxCellBytes; 0: none.
-  /// Payloads of up to 64 B always lie in the record itself.
+  /// that consumer blocks, and there is no history. They are copied out on receipt and do not hold
+  /// a slot, so a reader may keep them without delaying the producer. At most kMaxCellBytes; 0:
+  /// none. Payloads of up to 64 B always lie in the record itself.
   Bytes cell_bytes = kMaxCellBytes;
   /// Payload memory. Empty: the channel makes its own pool with `pool`. A consumer maps whole slabs
   /// of it, read-only: do not share a pool between channels whose consumers must not see each
@@ -462,15 +462,15 @@ struct PayloadOptions {
   std::optional<As> as{};
 };
 
-/// Options of a producer. With braces, write the shared options first: `{shared, {.slots = 4}}`.
+/// Options of a producer. With braces, write the shared options first: `{{}, {.slots = 4}}`.
 struct ProducerOptions : EndOptions, PayloadOptions {
-  static constexpr unsigned kMaxConsumers = 32;  ///< The most that `consumers` may be.
+  static constexpr unsigned kMaxConsumers = 32;  ///< Upper limit of `consumers`.
   /// Number of consumers that may be joined at a time, 1 to kMaxConsumers. With one, messages that
   /// a dead consumer had not taken wait for its successor; with more, only if it was the last
   /// consumer.
   unsigned consumers = 1;
   /// Number of earlier messages that a joining consumer gets first: the newest that still exist and
-  /// fit beside outstanding loans. At most `slots`; these messages keep their slots.
+  /// fit beside outstanding loans. At most `slots`, and both together at most 64.
   unsigned history = 0;
   /// Whether consumers may join with SlowConsumer::block, and so delay all others. If not, such a
   /// consumer gets `permission_denied`.
@@ -484,12 +484,12 @@ struct ProducerOptions : EndOptions, PayloadOptions {
 struct ConsumerOptions : EndOptions {
   /// The producer's policy when this consumer is slow.
   SlowConsumer when_slow = SlowConsumer::block;
-  /// Number of messages that the consumer may hold unreleased, at most the producer's slots. 0: all
-  /// slots; with a policy other than `block`, half of them, so that this consumer cannot delay the
-  /// others.
+  /// Number of messages that a consumer with a policy other than `block` may hold unreleased, at
+  /// most the producer's slots. 0: half of the slots, so that it cannot delay the others. With
+  /// `block`, it may hold all slots, whatever its depth.
   unsigned depth = 0;
-  /// Limits for its producer. For an inbox: limits for each producer; default: an even share, and a
-  /// quarter of the part that is not shared out.
+  /// Limits for its producer. For an inbox: limits for each producer; default: its share of half of
+  /// InboxOptions::total, and a quarter of the other half.
   ReceiveLimits receive{};
   /// Devices that must know received memory: see Message::key_for(). Each slab of the producer is
   /// registered with each registrar, for reading, from the receipt of its first message until it is
@@ -576,8 +576,8 @@ struct ConsumerExplanation;
 
 /// Returns the path of that folder and creates it (mode 0700) if it is missing. Errors:
 /// `permission_denied` if others can use it in any way, or another user owns it; `invalid_argument`
-/// if it is not a directory, or $GANTRY_DIR is relative, since each process would then use another
-/// folder.
+/// if it is not a directory, or $GANTRY_DIR is relative: each process would then use another
+/// folder. A relative `given` is accepted.
 [[nodiscard]] GANTRY_API Result<std::string> channel_directory(std::string_view given = {});
 
 /// As channel_directory(), for a folder in which the users and groups that `access` lists also find
@@ -606,7 +606,7 @@ struct MetricsReport {
   std::uint64_t cpu_ns = 0;   ///< CPU time inside this end's calls, including waits.
   std::uint64_t wait_ns = 0;  ///< Time blocked for a credit, or for a message.
   /// Receiving end: median time from "published" or "asked for", whichever is later, until the
-  /// whole message is in hand. A timed message stands for untimed ones near it.
+  /// caller has the whole message. A timed message also represents untimed messages near it.
   std::uint64_t handoff_p50_ns = 0;
   std::uint64_t handoff_p99_ns = 0;    ///< 99th percentile of the hand-off times.
   std::uint64_t handoff_p999_ns = 0;   ///< 99.9th percentile of the hand-off times.
@@ -695,8 +695,8 @@ concept OwningTemporary =
 class GANTRY_API Producer {
  public:
   /// Takes the name and listens; consumers may come at any later time. Errors: `already_exists`
-  /// when a live process has the name; `invalid_argument` for names and options, including an
-  /// `access` that lists others while the mode of the socket or folder excludes them.
+  /// when a live process has the name; `permission_denied`, `not_found` for the folder;
+  /// `invalid_argument` for names and options, also if `access` lists users whom a mode excludes.
   [[nodiscard]] static Result<Producer> open(std::string_view name, const ProducerOptions& options,
                                              std::shared_ptr<Engine> engine);
   /// Connects to the inbox (gantry/call.hpp) of that name and waits until `deadline` for it to
@@ -743,10 +743,10 @@ class GANTRY_API Producer {
                                                const SendOptions& options = {});
 
   /// As send(), but does not wait. Payloads of up to 64 KiB (1 MiB in a process with fewer than
-  /// three CPUs) are sent within the call if that needs no wait; larger ones are queued to a
-  /// thread, and so are all sends behind a queued one. Whatever the size, do not change a copied
-  /// payload before its ticket has ended. Messages are published in the order of the calls. Errors:
-  /// `busy` when kMaxUnsent sends are waiting; other errors are the ticket's outcome.
+  /// three CPUs) are sent within the call if that can be done without waiting; larger ones are
+  /// queued to a thread, and so are all sends behind a queued one. Whatever the size, do not change
+  /// a copied payload before its send has ended. Messages are published in the order of the calls.
+  /// Errors: `busy` when kMaxUnsent sends are waiting; other errors are the ticket's outcome.
   [[nodiscard]] Result<Ticket> send_async(ConstByteSpan payload, const SendOptions& options = {});
   [[nodiscard]] Result<Ticket> send_async(Draft draft, const SendOptions& options = {});
   template <detail::OwningTemporary Gone>
@@ -760,13 +760,13 @@ class GANTRY_API Producer {
 
   /// `done`: the caller may reuse the buffer, and the readers have the message. Any thread.
   [[nodiscard]] Outcome outcome(Ticket ticket) const noexcept;
-  /// Waits until the ticket ends and returns the error of its send; also `timed_out`.
+  /// Waits until the ticket's send has ended and returns its error; also `timed_out`.
   [[nodiscard]] Result<void> wait(Ticket ticket, Deadline deadline = Deadline::never());
-  /// A descriptor for poll() or epoll. Readable when a ticket has ended since note_woken(); then
+  /// A descriptor for poll() or epoll. Readable when a send has ended since note_woken(); then
   /// check the outcome of every awaited ticket. Errors: `invalid_argument` before the first
   /// send_async().
   [[nodiscard]] Result<int> sent_descriptor();
-  /// Makes sent_descriptor() unreadable until the next ticket ends.
+  /// Makes sent_descriptor() unreadable until the next send ends.
   void note_woken() noexcept;
 
   /// Lends memory for a message of `size` bytes (at least 1). Waits for a credit, but not for one
@@ -841,12 +841,12 @@ class GANTRY_API Incoming {
   [[nodiscard]] Result<ConstByteSpan> next(Deadline deadline = Deadline::never());
   /// Waits until the first `bytes` of the payload have landed and returns them. For a streamed
   /// message they are copied, as by whole(). Errors: as next(); `invalid_argument` if some of them
-  /// have passed.
+  /// were already taken.
   [[nodiscard]] Result<ConstByteSpan> wait_for(Bytes bytes, Deadline deadline = Deadline::never());
-  /// Copies the rest behind the last chunk as it lands and returns its size. After `timed_out` or
-  /// `interrupted`, call again with the same buffer; the copy continues. Errors: as next();
-  /// `invalid_argument` when the rest does not fit, or when the buffer differs from an earlier one
-  /// that already holds chunks of a streamed message. Neither takes any bytes.
+  /// Copies the rest behind the last chunk as it lands and returns the number of bytes. After
+  /// `timed_out` or `interrupted`, call again with the same buffer; the copy continues. Errors: as
+  /// next(); `invalid_argument` when the rest does not fit, or when the buffer differs from an
+  /// earlier one that already holds chunks of a streamed message. Neither error takes any bytes.
   [[nodiscard]] Result<Bytes> into(ByteSpan destination, Deadline deadline = Deadline::never());
   /// Converts the whole payload as it lands, by a plan whose source is the payload, and returns the
   /// plan's destination_bytes(). A plan that permutes waits for the whole payload first; for a
@@ -873,11 +873,11 @@ class GANTRY_API Incoming {
 class GANTRY_API Consumer {
  public:
   /// Joins the channel and waits until `deadline` for its producer to appear. A producer that has
-  /// appeared gets 200 ms to answer, even past the deadline: leaving earlier would look to the
-  /// producer like a consumer that came and left. Errors: `timed_out`, `already_exists` when the
-  /// channel has all its consumers, `busy` when former consumers of this user still hold too many
-  /// of its messages, `permission_denied`, `peer_misbehaved`, `peer_gone` when producers end as
-  /// soon as they are found.
+  /// appeared gets 200 ms to answer, even past the deadline, so that it does not see a consumer
+  /// come and leave. Errors: `invalid_argument` for a name or options, or if an inbox has the name;
+  /// `timed_out`, `already_exists` when the channel has all its consumers, `busy` when former
+  /// consumers of this user still hold too many of its messages, `permission_denied`,
+  /// `peer_misbehaved`, `peer_gone` when producers end as soon as they are found.
   [[nodiscard]] static Result<Consumer> open(std::string_view name, const ConsumerOptions& options,
                                              Deadline deadline = Deadline::never());
   Consumer(Consumer&&) noexcept;
@@ -890,8 +890,8 @@ class GANTRY_API Consumer {
   [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
   /// Drops the messages in `into`, waits for one message, then also takes further complete
   /// messages, up to the size of `into`. Returns their number. Errors: as receive(), and
-  /// `invalid_argument` if `into` is empty. The next call reports an error behind the first
-  /// message.
+  /// `invalid_argument` if `into` is empty. An error after the first message is returned by the
+  /// next call.
   [[nodiscard]] Result<std::size_t> receive_batch(std::span<Message> into,
                                                   Deadline deadline = Deadline::never());
   /// Returns the next message as soon as it is visible, from its first byte. Errors: as receive().
@@ -947,11 +947,11 @@ class GANTRY_API Consumer {
   std::shared_ptr<detail::FarSide> far_side_;  // null: the channel is on this host
 };
 
-/// Prefix of folders below the channel directory that belong to a running pipeline.
+/// Prefix of the folders below the channel directory that `gantry run` makes, one for each run.
 inline constexpr std::string_view kRunPrefix = "run-";
-/// File in such a folder; holds the pipeline's name.
+/// File in such a folder that holds the pipeline's name.
 inline constexpr const char* kRunFile = ".runner";
-/// Prefix of folders with this process's ends of channels of other hosts.
+/// Prefix of the folders for this process's ends of channels of other hosts (NAME@HOST).
 inline constexpr std::string_view kLinkPrefix = "link-";
 
 }  // namespace gantry

@@ -71,8 +71,8 @@ class GANTRY_API CollectiveProgram {
 struct CollectiveThresholds {
   Bytes eager = Bytes{64} << 10;   ///< Largest transfer that is put at once.
   Bytes direct = Bytes{64} << 10;  ///< Largest number of bytes of a rank that it sends in one step.
-  /// Largest total size for exchanging between all pairs at once, if values are added on the way.
-  /// On a mesh of links, of which a ring uses only one per rank, as much as possible.
+  /// Largest total size for exchanging between all pairs at once, if values are added on the way. A
+  /// ring uses one link per rank, so on a mesh set it as high as possible.
   Bytes at_once = Bytes{1} << 20;
   /// As at_once, for collectives that add nothing on the way.
   Bytes moved_at_once = Bytes{1} << 20;

@@ -39,7 +39,7 @@ struct Bounds {
   friend bool operator==(const Bounds&, const Bounds&) = default;
 };
 /// Returns the bounds of the values in `range` after the first `planes_read` planes of bytes or
-/// bits (0: the range of the type), without reading other planes. `planes`: the front of all
+/// bits (0: the range of the type), without reading other planes. `planes`: the beginning of the
 /// planes, at least to the last byte that is needed. Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<Bounds> bounds_of(ConstByteSpan planes,
                                                   const PlanedElements& elements,
@@ -64,8 +64,8 @@ struct DecisionParts {
 }  // namespace detail
 
 /// A question about elements. A plain value.
-///   Order: that of the values. -0 equals +0. NaN is below all numbers, and not above any limit.
-///   Among equals the lowest index comes first.
+///   Elements are ordered by value. -0 equals +0. NaN is below all numbers, and not above any
+///   limit. Among equals the lowest index comes first.
 class GANTRY_API Decision {
  public:
   /// Asks for the indices of the `k` largest elements, largest first.
@@ -122,12 +122,12 @@ struct Decided {
 };
 
 /// Decides about elements in planes. If `planes` has fewer bytes than all planes, it is their
-/// front; missing bytes are not read. No content of the planes causes an error, except bounds that
-/// contradict the values. Errors: `invalid_argument` for a type or number of elements that cannot
-/// have planes, more bytes than all planes have, ranges that are empty or beyond the elements, a k
-/// of 0 or above the number of elements, a limit that is NaN, a query that is not finite or whose
-/// length does not divide the number of elements; `peer_misbehaved` for bounds that contradict the
-/// values.
+/// beginning; missing bytes are not read. No content of the planes causes an error, except bounds
+/// that contradict the values. Errors: `invalid_argument` for a type or number of elements that
+/// cannot have planes, more bytes than all planes have, ranges that are empty or beyond the
+/// elements, a k of 0 or above the number of elements, a limit that is NaN, a query that is not
+/// finite or whose length does not divide the number of elements; `peer_misbehaved` for bounds that
+/// contradict the values.
 [[nodiscard]] GANTRY_API Result<Decided> decide(ConstByteSpan planes,
                                                 const PlanedElements& elements,
                                                 const Decision& decision,

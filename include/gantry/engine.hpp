@@ -49,8 +49,8 @@ enum class Cause : std::uint8_t {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Cause cause) noexcept;
 
-/// Result of a move. Owned by the submitter; it must outlive the move. Written before the ticket
-/// ends.
+/// Result of a move. Owned by the submitter; it must outlive the move. Written before the move
+/// counts as ended.
 struct Completion {
   Outcome outcome = Outcome::pending;       ///< Progress of the move.
   Cause cause = Cause::none;                ///< Reason for a failure.
@@ -109,10 +109,10 @@ inline constexpr std::size_t kMoveKinds = 3;
 
 // ---- lanes ---------------------------------------------------------------------------------
 
-/// A move's place in its lane, counted from 1. A plain value; 64 bits never wrap.
+/// Number, from 1, of a move in its lane, or of a send or a transfer. A plain value; never wraps.
 enum class Ticket : std::uint64_t {};
 
-/// The submitter's next action; a hint to the policy.
+/// The submitter's next action; a hint for the choice of an engine.
 enum class SubmitMode : std::uint8_t {
   synchronous,  ///< The submitter waits at once; submit() may begin the move in the calling thread.
   queued,       ///< The submitter submits more or computes, and waits later.
@@ -243,7 +243,7 @@ struct EngineReport {
   std::uint64_t streamed = 0;       ///< Moves done with stores that bypass the cache.
   std::uint64_t helped_bytes = 0;   ///< Bytes done by waiting threads for the engine.
   /// By executing engine. A single engine counts everything in its own entry, except moves that it
-  /// passed on.
+  /// gave to another engine.
   Path by_engine[kCopyEngines];
 };
 
@@ -301,11 +301,11 @@ class GANTRY_API Copier {
   Bytes streaming_from_;
 };
 
-/// Whether an engine works on this machine.
+/// Whether an engine, a device, a codec, a kind of link or the like works on this machine.
 struct EngineStatus {
   std::string name;     ///< Name of the engine, or of another object that is listed.
   bool usable = false;  ///< True: usable by this process now.
-  std::string why;      ///< The basis that the engine runs on, or the reason why it cannot run.
+  std::string why;      ///< The basis on which it works, or the reason why it does not.
   std::string mend;     ///< How to make it usable; empty if it is usable.
 };
 
@@ -322,7 +322,7 @@ struct CostPoint {
 /// Measured costs of one engine.
 struct EngineCosts {
   std::string engine;             ///< Engine::name().
-  bool simulated = false;         ///< Measured on a device model.
+  bool simulated = false;         ///< Measured on a simulated device.
   std::vector<CostPoint> points;  ///< Sorted by rising size.
   /// Costs of reshapes, by ReshapeClass and bytes of the destination. Empty: not measured.
   std::array<std::vector<CostPoint>, kReshapeClasses> reshapes{};

@@ -26,7 +26,7 @@ class GANTRY_API OpenFile {
   /// Name in messages.
   [[nodiscard]] const std::string& name() const noexcept { return name_; }
   /// A power of two, in bytes: offset, size and address of every read must be multiples of it. 1:
-  /// reads use the page cache and need no alignment.
+  /// reads use the page cache and do not need alignment.
   [[nodiscard]] Bytes alignment() const noexcept { return alignment_; }
   /// Reason for people; empty if the file is read directly, or if that was not requested.
   [[nodiscard]] const std::string& why_not_direct() const noexcept { return why_not_direct_; }

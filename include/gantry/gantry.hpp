@@ -1,4 +1,4 @@
-#pragma once  // gantry/gantry.hpp: all that is installed.
+#pragma once  // gantry/gantry.hpp: all public C++ headers.
 
 #include <gantry/bridge.hpp>
 #include <gantry/call.hpp>

@@ -7,7 +7,7 @@
 
 namespace gantry {
 
-/// Set by `gantry run` for each process of a stage with `ranks`: docs/formats/pipeline-file.md
+/// Set by `gantry run` for each process of a stage with `ranks`: docs/formats/pipeline-file.md.
 inline constexpr const char* kGroupVariable = "GANTRY_GROUP";
 /// Number of this process's rank, from 0.
 inline constexpr const char* kRankVariable = "GANTRY_RANK";
@@ -36,7 +36,7 @@ struct GANTRY_API GroupOptions {
   /// With addresses: processes that know the token may join. 16 to 64 bytes. Empty: the content of
   /// the file that $GANTRY_TOKEN_FILE names. Data is not encrypted.
   std::string token = {};
-  std::string directory = {};  ///< Folder of the names; by the rule of channel_directory().
+  std::string directory = {};  ///< Folder of the names. Empty: by the rule of channel_directory().
   /// Joining fails at every rank if a rank has not come within this time.
   std::chrono::milliseconds join_timeout{10'000};
   /// A rank counts as gone after this time of silence: its host vanished, or it is stopped. A rank

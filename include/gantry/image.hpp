@@ -297,7 +297,7 @@ class GANTRY_API ImageLoading {
   std::shared_ptr<State> state_;
 };
 
-// ---- images that one process keeps in memory for all others -------------------------------------
+// Images that one process keeps in memory for all others.
 
 // ---- readers -------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ class GANTRY_API CpuArguments {
   std::span<const Item> items_;
 };
 
-/// Several threads call it at once, each with another slice of the same launch. They share its
+/// Several threads call the kernel at once, each with another slice of one launch. They share its
 /// buffers, except that each has a separate partial result of a reduction. An error or an exception
 /// ends the launch as `kernel_fault` with its message.
 using CpuKernel = std::function<Result<void>(const CpuArguments& arguments, const CpuSlice& slice)>;

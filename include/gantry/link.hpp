@@ -150,9 +150,9 @@ struct LinkReport {
 };
 
 /// A connection between two ends, each of which exports memory to the other. Any thread may call
-/// every member. A link has no thread: progress happens inside poll() and the calls that wait. An
-/// end that calls none of them delays the far end, and counts as dead after the stall limit unless
-/// the link is one-sided.
+/// every member. A link does not have a thread: progress happens inside poll() and the calls that
+/// wait. An end that calls none of them delays the far end, and counts as dead after the stall
+/// limit unless the link is one-sided.
 ///
 /// Transfers begin in the order of their tickets and may run at the same time: wait for one to end
 /// before another writes the same bytes. Control messages arrive in order and may overtake
@@ -245,8 +245,8 @@ struct LinkOptions {
   /// Name of the peer in errors: "host-b:4711". Empty: the socket's peer address.
   std::string peer = {};
   /// A peer counts as gone after this time of silence, if this end polled meanwhile. Each end sends
-  /// something 3 times within its own limit, and at least every 0.3 s. 0: only the end of the
-  /// connection counts.
+  /// something at least three times within its own limit, and at least every 0.3 s. 0: only the end
+  /// of the connection counts.
   std::chrono::milliseconds stall_limit{10'000};
   /// False: a link whose direct path for payload is lost ends as if its connection had been cut.
   /// True: such a link uses the socket from then on.

@@ -51,7 +51,7 @@ struct Slab;              // private: a pool's
 class SlabRegistrations;  // private: a consumer's
 
 /// Keeps memory registered for its lifetime. Move-only; dropping it unregisters the memory. Memory
-/// inside a larger registration is unregistered together with the larger one.
+/// inside a larger registration stays registered until the larger one is dropped.
 class GANTRY_API Registration {
  public:
   Registration() noexcept = default;
@@ -134,7 +134,7 @@ class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<Registrar>> make_page_lock_registrar(
     const RegistrarOptions& options = {});
 
-// ---- regions of memory, and the pool that hands out blocks of them ------------------------------
+// Regions of memory, and the pool that hands out blocks of them.
 
 // ---- regions -------------------------------------------------------------------------------
 
@@ -193,19 +193,19 @@ class GANTRY_API Region {
   [[nodiscard]] int descriptor() const noexcept { return descriptor_; }
   /// Closes the descriptor. The memory stays mapped but can no longer be shared.
   void close_descriptor() noexcept;
-  /// The page kind that was requested and available. `transparent` is only a hint to the kernel.
+  /// The kind in use. `transparent` is only a hint to the kernel.
   [[nodiscard]] PageKind pages() const noexcept { return pages_; }
 
   /// Makes [offset, offset+size) present, so that no later access faults. For a writable region up
-  /// to `threads` threads on the region's node create the pages (0: at most one per core of the
-  /// node, and as many as the size is worth); for an imported region the pages are mapped.
+  /// to `threads` threads on the region's node create the pages (0: a number by the size, at most
+  /// one per core of the node); for an imported region the pages are mapped.
   [[nodiscard]] Result<void> touch(Bytes offset, Bytes size, unsigned threads = 1);
 
-  /// Asks the kernel to gather present pages into huge ones (MADV_COLLAPSE), even where it gives
-  /// none on first touch, as is common for shared memory. The kernel copies the pages, about 2 ms
-  /// per MiB, so this pays for long-lived memory. Does nothing for hugetlb. Errors: `unsupported`
-  /// (Linux before 6.1, pages that are not present, a region without room for a huge page);
-  /// `out_of_memory`. After an error some pages may be gathered.
+  /// Asks the kernel to gather present pages into huge ones (MADV_COLLAPSE), even where it does not
+  /// give huge pages on first touch, as is common for shared memory. The kernel copies the pages,
+  /// about 2 ms per MiB, so this pays for long-lived memory. Does nothing for hugetlb. Errors:
+  /// `unsupported` (Linux before 6.1, pages that are not present, a region without room for a huge
+  /// page); `out_of_memory`. After an error some pages may be gathered.
   [[nodiscard]] Result<void> collapse();
 
  private:
@@ -243,13 +243,13 @@ struct BlockOptions {
   Bytes alignment = 0;
   Tag tag{};  ///< A tag of Pool::tag(). Default: untagged.
   /// Whether memory that the pool has dropped, but another process still maps, counts against the
-  /// budget when a new slab is needed. The error is then `out_of_memory` until that process unmaps
-  /// it; see Pool::charge().
+  /// budget when a new slab is needed. allocate() then fails with `out_of_memory` until that
+  /// process unmaps the memory; see Pool::charge().
   bool counts_lingering = false;
 };
 
-/// A piece of a pool's memory; dropping it frees the memory. Move-only. May outlive all handles of
-/// its pool.
+/// A piece of a pool's memory, `bytes()`; dropping it frees the memory. Move-only. May outlive all
+/// handles of its pool.
 class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Block {
  public:
   GANTRY_RETURNS(consumed) Block() noexcept = default;
@@ -318,12 +318,12 @@ struct PoolOptions {
   Bytes budget_bytes = 0;              ///< Hard limit; 0: four fifths of the machine's memory.
   std::string name = "pool";           ///< Name in errors and reports; at most 200 characters.
   RegionOptions region{};              ///< How slabs are made.
-  When touch = When::on_demand;        ///< When pages are made; at the latest for a block.
+  When touch = When::on_demand;        ///< When pages are made. on_demand: when a block needs them.
   std::vector<std::shared_ptr<Registrar>> registrars{};  ///< At most Pool::kMaxRegistrars.
   When registration = When::at_growth;  ///< With on_demand: at the first key_for().
   /// For long-lived pools: gathers the pages of each slab into huge ones at growth, where the
-  /// machine gave none; the pages are then made at growth, too. See Region::collapse(). Failures
-  /// are listed in PoolReport::collapse_errors.
+  /// kernel did not give any; the pages are then made at growth, too. See Region::collapse().
+  /// Failures are listed in PoolReport::collapse_errors.
   bool collapse = false;
 };
 
@@ -332,7 +332,7 @@ struct Holder {
   std::string tag;           ///< Empty: untagged.
   Bytes bytes = 0;           ///< Total size of these blocks.
   std::uint64_t blocks = 0;  ///< Number of these blocks.
-  /// Age of the oldest block by the wall clock, accurate to a second.
+  /// Age of the oldest block, accurate to a second unless the system's time was changed.
   std::chrono::seconds oldest{};
 };
 

@@ -35,7 +35,7 @@ class GANTRY_API PipelineSource {
   [[nodiscard]] static PipelineSource block(const Block& block);
   /// Reads the plan's destination, made from the caller's memory `from`, which is the plan's
   /// source. The staging copy converts it chunk by chunk, so only the result goes to the device;
-  /// steps, sizes and halos refer to the destination.
+  /// steps, sizes and halos (see Halo) refer to the destination.
   [[nodiscard]] static PipelineSource reshaped(ConstByteSpan from, ReshapePlan plan);
   /// Opens the file now and reads `size` bytes of it from `offset` on; 0: to its end.
   /// PipelineOptions::file_io determines the method. If the file shrinks later, the first chunk
@@ -62,7 +62,7 @@ class GANTRY_API PipelineSource {
   std::optional<ReshapePlan> plan = {};         ///< For reshaped.
   std::shared_ptr<Block> held = {};  ///< The handle of block(), which keeps the block alive.
   std::string name = {};             ///< Name in error messages.
-  /// Device, inode, offset: to detect ends on one file.
+  /// Device, inode, offset: to detect a source and a sink in one file.
   std::array<std::uint64_t, 3> file_range{};
 };
 
@@ -112,8 +112,8 @@ enum class Edge : std::uint8_t {
 };
 
 /// Neighbouring steps that come with each chunk: its buffer begins `before` steps ahead of the
-/// chunk's first step and ends `after` steps behind its last one, so kernels need no special case
-/// at borders.
+/// chunk's first step and ends `after` steps behind its last one, so kernels do not need a special
+/// case at borders.
 struct Halo {
   std::uint64_t before = 0;
   std::uint64_t after = 0;
@@ -159,8 +159,8 @@ class GANTRY_API PipelineJob {
   PipelineJob& broadcast(PipelineSource from);
   /// Gives each chunk's kernel `bytes` bytes of value `initial`, to which the kernel adds its part
   /// of the result. On `cpu` each thread has separate bytes (DeviceFacts::partials): a kernel that
-  /// adds needs no atomics, and untouched parts are not folded. So `initial` must be neutral in the
-  /// fold.
+  /// adds does not need atomics, and untouched parts are not folded. So `initial` must be neutral
+  /// in the fold.
   PipelineJob& reduction(Bytes bytes, Fold fold, std::byte initial = {});
   /// Adds a value that is equal for every chunk.
   PipelineJob& value(const KernelArgument& value);
@@ -298,8 +298,8 @@ struct PipelineOptions {
   /// Copies between user memory and the ring; access to missing memory is then an error, not a
   /// signal. Null: memcpy().
   std::shared_ptr<Engine> copier = {};
-  /// Reads and writes files. Null: the device's (Device::file_io()), or pread() and pwrite() if it
-  /// has none; the plan states which.
+  /// Reads and writes files. Null: the device's (Device::file_io()), or pread() and pwrite() if the
+  /// device has none; the plan names the choice.
   std::shared_ptr<FileIo> file_io = {};
   Deadline deadline = Deadline::never();  ///< Deadline of the whole run.
   /// Longest time without the end of a chunk; zero: no limit. Past it, or past the deadline,
@@ -478,7 +478,7 @@ struct GANTRY_API StageCallbacks {
 /// each message once and computes on the copy.
 ///
 /// PipelineOptions::stall_limit covers only the device: the stage waits for a silent sender, or for
-/// a receiver that takes no messages, until the deadline.
+/// a receiver that does not take messages, until the deadline.
 ///
 /// Errors: as run_pipeline(), with the message's number in place of the chunk's; those of the ends.
 /// Results that were already committed remain.

@@ -60,8 +60,8 @@ struct PlanValue {
 
 /// The operation of a step.
 enum class PlanVerb : std::uint8_t {
-  put,      ///< Own memory to another rank's; that rank may wait for it.
-  get,      ///< Another rank's memory to own; that rank may wait for it.
+  put,      ///< Own memory to another rank's; that rank may wait for the step.
+  get,      ///< Another rank's memory to own; that rank may wait for the step.
   copy,     ///< Within a rank.
   gemm,     ///< `to` = `from` * `other`, or `to` += `from` * `other`.
   reduce,   ///< `to` += `from`, within a rank.
@@ -118,10 +118,10 @@ struct PlanFacts {
 [[nodiscard]] GANTRY_API std::string name_of_step(const Plan& plan, unsigned step);
 
 /// Checks a plan without executing it; only checked plans run. Refuses places and shapes that do
-/// not fit, a step that waits for a step of which its rank gets no notice, steps that wait for each
-/// other, memory beyond the limit, memory that is used before it was written, or by two steps at
-/// once of which one writes, and final contents that differ from the required ones or count a term
-/// twice. Errors: `invalid_argument`; `too_large`; `unsupported` for a product whose factor is
+/// not fit, a step that waits for a step whose end its rank does not learn, steps that wait for
+/// each other, memory beyond the limit, memory that is used before it was written, or by two steps
+/// at once of which one writes, and final contents that differ from the required ones or count a
+/// term twice. Errors: `invalid_argument`; `too_large`; `unsupported` for a product whose factor is
 /// itself a product or a sum.
 [[nodiscard]] GANTRY_API Result<PlanFacts> check_plan(const Plan& plan,
                                                       const PlanLimits& limits = {});
@@ -151,7 +151,7 @@ struct RankStep {
 struct GANTRY_API RankOperation {
   std::optional<unsigned> absent = {};  ///< A rank that has not joined, prepared, or begun the run.
   std::optional<RankStep> own = {};     ///< A step of this rank: in progress if `awaited` is empty.
-  /// The step that is waited for: by `own`, or, without it, by the rank's memory.
+  /// The step that `own` waits for; without `own`, another rank's step on this rank's memory.
   std::optional<RankStep> awaited = {};
   /// "step 4 (barrier) waits for step 7 (barrier) of rank 2"
   [[nodiscard]] std::string text() const;

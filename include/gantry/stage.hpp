@@ -24,15 +24,15 @@ struct StageOptions {
   int interrupt_descriptor = -1;  ///< As EndOptions::interrupt_descriptor.
 };
 
-/// A stage's receiving end. It merges one link for each replica of the sending stage.
+/// A stage's receiving end. It merges one connection for each replica of the sending stage.
 class GANTRY_API StageInput {
  public:
   StageInput(StageInput&&) noexcept;
   StageInput& operator=(StageInput&&) noexcept;
   ~StageInput();
 
-  /// Returns the next message of any link; `closed` when every sender has ended. One thread at a
-  /// time. Over pipes, release a message before receiving the next; otherwise it costs a buffer.
+  /// Returns the next message of any connection; `closed` when every sender has ended. One thread
+  /// at a time. Over pipes, release each message before receiving; otherwise it costs a buffer.
   [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
 
   class Impl;
@@ -42,8 +42,8 @@ class GANTRY_API StageInput {
   std::unique_ptr<Impl> impl_;
 };
 
-/// A stage's sending end, with one link for each replica of the receiving stage. Messages go to the
-/// links in turn; links without a credit are skipped.
+/// A stage's sending end, with one connection for each replica of the receiving stage. Messages go
+/// to the connections in turn; those without a credit are skipped.
 class GANTRY_API StageOutput {
  public:
   StageOutput(StageOutput&&) noexcept;
@@ -63,9 +63,9 @@ class GANTRY_API StageOutput {
   /// as one segment, and SendOptions::mode has no effect.
   [[nodiscard]] Result<void> send(Draft draft, const SendOptions& options = {});
   /// The pool of a channel's payload, as Producer::pool(). Errors: `unsupported` over pipes, and if
-  /// the receiving stage has replicas, since each link then has a separate pool.
+  /// the receiving stage has replicas, since each connection then has its own pool.
   [[nodiscard]] Result<Pool> pool() const;
-  /// Ends the stream on every link and waits until everything has been received.
+  /// Ends the stream on every connection and waits until everything has been received.
   [[nodiscard]] Result<void> close(Deadline deadline = Deadline::never());
 
   class Impl;
@@ -94,9 +94,9 @@ struct StageEndpoint {
   };
   std::string channel;                      ///< Name by which the stage opens the end.
   bool output = false;                      ///< False: an input.
-  Transport transport = Transport::gantry;  ///< Transport of all its links.
-  unsigned slots = 8;       ///< Messages in flight on each link, 1 to 64; ignored by pipes.
-  Bytes budget_bytes = 0;   ///< Payload memory of each link; 0: as PoolOptions::budget_bytes.
+  Transport transport = Transport::gantry;  ///< Transport of all its connections.
+  unsigned slots = 8;       ///< Messages in flight on each connection, 1 to 64; ignored by pipes.
+  Bytes budget_bytes = 0;   ///< Payload memory of each connection; 0: as PoolOptions::budget_bytes.
   std::vector<Link> links;  ///< One for each process at the other side.
   /// For an output: conversion of its tensors, as text for As::parse(). Empty: none.
   std::string as = {};
@@ -106,7 +106,7 @@ struct StageEndpoint {
 inline constexpr const char* kStageEndpointsVariable = "GANTRY_STAGE_ENDS";
 /// Environment variable with the names of the images kept in $GANTRY_DIR, separated by commas.
 inline constexpr const char* kStageImagesVariable = "GANTRY_STAGE_IMAGES";
-/// File in $GANTRY_DIR with the token of the run's bridges, if links lead to other hosts
+/// File in $GANTRY_DIR with the token of the run's bridges, if connections lead to other hosts
 /// (NAME@HOST).
 inline constexpr const char* kStageTokenFile = ".bridge-token";
 /// Encodes the ends as one line of text, for the environment.

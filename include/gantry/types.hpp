@@ -13,9 +13,9 @@
 #include <type_traits>
 #include <utility>
 
-// Marks the symbols that a program which uses Gantry links to. All others stay within the library.
+// Marks the symbols that a program which uses Gantry links to. Other symbols are not for programs.
 #define GANTRY_API [[gnu::visibility("default")]]      ///< Exported from the library.
-#define GANTRY_LOCAL [[gnu::visibility("protected")]]  ///< Of a public class, yet not for programs.
+#define GANTRY_LOCAL [[gnu::visibility("protected")]]  ///< Part of a public class, not for users.
 
 // Clang's -Wconsumed tracks handles whose state changes and rejects uses of a handle that was given
 // away; other compilers ignore these macros. tests/compile/ holds the code that must not compile.
@@ -26,7 +26,7 @@
 #define GANTRY_MAKES(state) [[clang::set_typestate(state)]]
 #define GANTRY_TAKES(state) [[clang::param_typestate(state)]]
 #else
-#define GANTRY_CONSUMABLE(state)  ///< On a class: its handles have states; this is the default.
+#define GANTRY_CONSUMABLE(state)  ///< On a class: its handles have states; `state` is the default.
 #define GANTRY_RETURNS(state)     ///< On a function: the state of the returned handle.
 #define GANTRY_ONLY_WHEN(state)   ///< On a member function: the state in which it may be called.
 #define GANTRY_MAKES(state)       ///< On a member function: the state after the call.
@@ -38,17 +38,17 @@ namespace gantry {
 /// The kind of an error, for decisions in programs; the message is for people.
 enum class Code {
   invalid_argument,   ///< The caller passed an argument that can never work.
-  not_found,          ///< No such channel, file or program.
+  not_found,          ///< No such host, engine, device, tensor, file or other named object.
   already_exists,     ///< Another owner holds that name or role.
   permission_denied,  ///< The kernel or a safety rule refuses.
   out_of_memory,      ///< A budget or the machine is exhausted.
   too_large,          ///< Larger than this machine or this channel can ever hold.
   timed_out,          ///< The deadline passed first.
   busy,               ///< Full at present; the same call may work later.
-  interrupted,        ///< The caller's interrupt descriptor became readable.
-  closed,             ///< The producer ended the stream and everything has been received.
+  interrupted,        ///< Cancelled, or the caller's interrupt descriptor became readable.
+  closed,             ///< The regular end of a stream, queue or link; engines in a forked child.
   peer_gone,          ///< The other process died or left without ending the stream.
-  aborted,            ///< The sender gave up the message before its end.
+  aborted,            ///< The sender gave up the message, or the server dropped the request.
   peer_misbehaved,    ///< The other process broke the protocol; the channel is given up.
   unsupported,        ///< Not available on this machine or in this build.
   system,             ///< Any other refusal of the operating system.
@@ -93,7 +93,7 @@ std::add_lvalue_reference_t<T> must(Result<T>& result) {
   if constexpr (!std::is_void_v<T>) return *result;
 }
 
-using Bytes = std::size_t;  ///< A count of bytes. Other raw numbers end in their unit.
+using Bytes = std::size_t;  ///< Bytes, or rows of bytes. Other raw numbers end in their unit.
 /// Memory that can be written.
 using ByteSpan = std::span<std::byte>;
 /// Memory that can only be read.
@@ -194,7 +194,7 @@ struct GANTRY_API Groups {
 
 /// How to interpret a segment: type, shape and strides as in DLPack.
 struct GANTRY_API Tensor {
-  static constexpr unsigned kMaxDimensions = 8;  ///< The most that `dimensions` may be.
+  static constexpr unsigned kMaxDimensions = 8;  ///< Upper limit of `dimensions`.
   DataType type;                                 ///< Type of each element.
   unsigned dimensions = 0;  ///< Number of used entries in `shape` and `strides`; 0: one element.
   /// Elements along each dimension; for groups: numbers, not groups.
@@ -243,7 +243,7 @@ struct GANTRY_API ReshapeError {
   [[nodiscard]] std::string text() const;
 };
 
-/// Cost class of a reshape; the policy has a curve for each.
+/// Cost class of a reshape; each engine's costs are measured for each class (EngineCosts).
 enum class ReshapeClass : std::uint8_t {
   narrowing,  ///< In order, to at most as many bytes.
   widening,   ///< In order, to more bytes.
@@ -253,16 +253,16 @@ enum class ReshapeClass : std::uint8_t {
 inline constexpr std::size_t kReshapeClasses = 3;
 [[nodiscard]] GANTRY_API std::string_view to_string(ReshapeClass kind) noexcept;
 
-/// A checked conversion of one tensor into another. A plain value; copies share its state. Usable
-/// for any number of moves in any threads. A moved-from plan may only be assigned to or destroyed.
-/// Rounding: to nearest, ties to even. Integers, 4-bit types and e4m3fn saturate; integers and
-/// 4-bit types turn NaN into 0. Other floats turn values beyond the largest into infinity. A NaN
-/// stays a NaN in other types. Subnormal numbers are kept, whatever the thread's floating-point
-/// mode. Every CPU gives the same bits.
+/// A reshape plan: a checked conversion of one tensor into another. A plain value; copies share its
+/// state. Usable for any number of moves in any threads. A moved-from plan may only be assigned to
+/// or destroyed. Rounding: to nearest, ties to even. Integers, 4-bit types and e4m3fn saturate;
+/// integers and 4-bit types turn NaN into 0. Other floats turn values beyond the largest into
+/// infinity. A NaN stays a NaN in other types. Subnormal numbers are kept, whatever the thread's
+/// floating-point mode. Every CPU gives the same bits.
 class GANTRY_API ReshapePlan {
  public:
-  /// Checks everything: a plan cannot fail later. `to` must have no gaps; `from` may have gaps.
-  /// Errors: `invalid_argument`, with the dimension and both values.
+  /// Checks everything: a plan cannot fail later. `to` must not have gaps; `from` may. Errors:
+  /// `invalid_argument`, with the dimension and both values.
   [[nodiscard]] static Result<ReshapePlan> make(const Tensor& to, const Tensor& from,
                                                 const ReshapeOptions& options);
   /// Without options: the same shape, with another type or other strides.
