@@ -78,7 +78,7 @@ inline std::vector<float> many_floats() {
   constexpr std::uint32_t kLower[] = {0,    1,    0x3f,  0x40,   0x41,   0x7f,
                                       0x80, 0x81, 0xfff, 0x1000, 0x1001, 0x1fff};
   std::vector<float> values;
-  for (std::uint32_t upper = 0; upper < 1u << 19; upper += kTestStride)
+  for (std::uint32_t upper = 0; upper < 1u << 19; upper += std::uint32_t(kTestStride))
     for (const std::uint32_t lower : kLower)
       values.push_back(std::bit_cast<float>(upper << 13 | lower));
   std::mt19937 random(test_seed(1));
@@ -108,7 +108,7 @@ inline std::vector<double> many_doubles() {
 inline std::vector<std::int32_t> many_ints() {
   std::vector<std::int32_t> values;
   std::mt19937 random(test_seed(3));
-  for (std::uint32_t i = 0; i < 1u << 20; i += kTestStride) {
+  for (std::uint32_t i = 0; i < 1u << 20; i += std::uint32_t(kTestStride)) {
     values.push_back(static_cast<std::int32_t>(i * 4096 + 2048 + random() % 3 - 1));
     values.push_back(static_cast<std::int32_t>(random()) >> random() % 31);
   }
