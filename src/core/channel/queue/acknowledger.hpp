@@ -12,8 +12,8 @@
 
 namespace gantry {
 
-/// The member's connection to the queue. Items tell through it, from any thread: what cannot be
-/// told at once is told by whoever uses the connection.
+/// The member's connection to the queue. Items send notes by it, from any thread: a note that
+/// cannot be sent at once is sent by the thread that uses the connection.
 class GANTRY_LOCAL WorkItem::Acknowledger {
  public:
   explicit Acknowledger(std::shared_ptr<ClientLink> link) : link_(std::move(link)) {}

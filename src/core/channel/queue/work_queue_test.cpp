@@ -284,7 +284,7 @@ TEST_F(WorkQueues, WhatANewMemberPutsIsBeforeTheEnd) {
   }
 }
 
-// It costs its queue no more memory than an honest one with all its calls in flight.
+// Four times as many as an honest member has in flight: some of its own may have been given up.
 TEST_F(WorkQueues, AMemberWithoutEndOfRequestsWaitsWithFewOfThem) {
   WorkQueue queue = open();
   ClientOptions options;
