@@ -46,7 +46,8 @@ constexpr std::array<Wording, 10> kWordings{
      {"ReceiveLimits::gathered_bytes", "have the sender send smaller messages"},
      {"Consumer::receive_early", "have the sender send smaller messages"},
      {"PoolOptions::slab_bytes", "raise the limit of open files (ulimit -n)"},
-     {"raise the budget", "lower --message-size; in a pipeline the channel's budget counts"}}};
+     {"PoolOptions::budget_bytes",
+      "lower --message-size; in a pipeline the channel's budget counts"}}};
 
 }  // namespace
 
