@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/base/enum_text.hpp"
 #include "core/channel/wire/connection.hpp"
 #include "core/channel/wire/format.hpp"
 
@@ -22,6 +23,10 @@ bool is_wanted(const Fd& fd) noexcept {
 }
 
 }  // namespace
+
+std::string_view owner_of(Purpose served) noexcept {
+  return text_in({"unknown", "producer", "unknown", "inbox", "queue", "server"}, served);
+}
 
 Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds) {
   packet.version = kFormatVersion;
@@ -63,10 +68,11 @@ std::optional<Error> told_why(int receive_fd) {
   return Error{code, "has no descriptors or no memory left, and ended the session", kRaiseTheirs};
 }
 
-void refuse(int socket, Code reason) noexcept {
+void refuse(int socket, Code reason, Purpose served) noexcept {
   WirePacket packet;
   packet.kind = PacketKind::refused;
   packet.reason = static_cast<std::uint32_t>(reason);
+  packet.purpose = served;
   static_cast<void>(send_wire(socket, packet));
 }
 
@@ -119,8 +125,11 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
       return fail(code, "the other process has no descriptors or no memory left to let this one in",
                   kRaiseTheirs);
     if (code == Code::invalid_argument)
-      return fail(code, "the name is of the other kind",
-                  "consumers join the channel of a producer, producers connect to an inbox");
+      return fail(
+          code,
+          fmt::format("the name's owner is of another kind: {}", owner_of(received.packet.purpose)),
+          "a producer takes consumer(), an inbox connect(), a server client(), a queue "
+          "WorkMember::connect()");
     return fail(Code::permission_denied, "the other process refuses this one",
                 "run both as the same user, or list it in EndOptions::access; tokens must be "
                 "the same");
