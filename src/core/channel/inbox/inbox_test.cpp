@@ -11,6 +11,7 @@
 #include "core/base/os/socket.hpp"
 #include "core/channel/test_child.hpp"
 #include "core/channel/test_support.hpp"
+#include "core/channel/wire/protocol.hpp"
 
 // One inbox and its producers in one process: what arrives, from whom, in which turn, and who left.
 namespace gantry {
@@ -211,7 +212,7 @@ TEST_F(ManyToOne, NamesOfTheOtherKindAreToldApart) {
   ASSERT_FALSE(consumer);
   EXPECT_EQ(consumer.error().code, Code::invalid_argument);
   EXPECT_EQ(consumer.error().message, "channel 'in': the name's owner is of another kind: inbox");
-  EXPECT_THAT(consumer.error().hint, testing::HasSubstr("an inbox connect()"));
+  EXPECT_THAT(consumer.error().hint, testing::HasSubstr("Producer::connect() for an inbox"));
   const auto out = make_producer("out", channel_);
   ASSERT_TRUE(out);
   const auto producer =
@@ -222,6 +223,22 @@ TEST_F(ManyToOne, NamesOfTheOtherKindAreToldApart) {
             "channel 'out': the name's owner is of another kind: producer");
   EXPECT_EQ(Inbox::open("out", options_).error().code, Code::already_exists);
   EXPECT_TRUE(connect()) << "neither took a place";
+  const auto server = Server::open("service", test::server_options(channel_),
+                                   std::make_shared<test::PlainEngine>());
+  ASSERT_TRUE(server);
+  EXPECT_EQ(Consumer::open("service", consumer_options(channel_), soon()).error().message,
+            "channel 'service': the name's owner is of another kind: server");
+}
+
+TEST(Refusals, OfAnOlderBuildSayNoKind) {
+  for (const std::uint32_t purpose : {0u, 77u}) {
+    Received received;
+    received.packet.kind = PacketKind::refused;
+    received.packet.reason = static_cast<std::uint32_t>(Code::invalid_argument);
+    received.packet.purpose = static_cast<Purpose>(purpose);
+    EXPECT_EQ(expect(std::move(received), PacketKind::welcome, 3).error().message,
+              "the name's owner is of another kind: unknown");
+  }
 }
 
 TEST_F(ManyToOne, NobodyListens) {

@@ -128,8 +128,9 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
       return fail(
           code,
           fmt::format("the name's owner is of another kind: {}", owner_of(received.packet.purpose)),
-          "a producer takes consumer(), an inbox connect(), a server client(), a queue "
-          "WorkMember::connect()");
+          "open a Consumer for a producer, Producer::connect() for an inbox, a Client for a "
+          "server, "
+          "a WorkMember for a queue");
     return fail(Code::permission_denied, "the other process refuses this one",
                 "run both as the same user, or list it in EndOptions::access; tokens must be "
                 "the same");
