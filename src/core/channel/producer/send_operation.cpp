@@ -200,8 +200,8 @@ bool SendOperation::has_memory() noexcept {
          (packed_ == 0 || PayloadAllocator::reuse(*slot_, memory_bytes()));
 }
 
-// Of a large payload: making all its pages for a copy that fails takes seconds.
-Result<void> SendOperation::check_is_mapped() const {
+// Making all pages of a large payload for a copy that fails takes seconds.
+Result<void> SendOperation::take_memory() {
   constexpr Bytes kLarge = Bytes{1} << 20;
   for (const Draft::Part& part : parts_)
     if (is_copied(part) && part.bytes.size() >= kLarge && !is_mapped(part.bytes))
@@ -209,11 +209,6 @@ Result<void> SendOperation::check_is_mapped() const {
                           fmt::format("a payload of {} bytes at {}: not all of it is mapped",
                                       part.bytes.size(), fmt::ptr(part.bytes.data())),
                           kStaysMapped);
-  return {};
-}
-
-Result<void> SendOperation::take_memory() {
-  GANTRY_TRY(check_is_mapped());
   if (mode_ == SendMode::immutable) {
     GANTRY_ASSIGN(sealed_, copy_sealed());
   } else if (packed_ > 0) {

@@ -126,7 +126,6 @@ class SendOperation {
   // Under the lock, which they let go while they copy.
   [[nodiscard]] Result<void> copy_then_publish(Lock& held);
   [[nodiscard]] Result<void> publish_then_copy(Lock& held);
-  [[nodiscard]] Result<void> check_is_mapped() const;
   [[nodiscard]] Result<std::shared_ptr<const Region>> copy_sealed() const;
   [[nodiscard]] Result<void> copy_parts();
   /// Nobody else publishes meanwhile: it will have the next number, unless it was published

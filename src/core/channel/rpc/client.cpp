@@ -409,14 +409,13 @@ Result<Loan> Client::loan(Bytes size, Deadline deadline) {
   return guarded_on(link_, "Client", [&] { return link_->loan(size, deadline); });
 }
 
-static Result<Message> wait_for(PendingReply pending) {
-  return pending.wait();
-}
 Result<Message> Client::call(ConstByteSpan payload, const CallOptions& options) {
-  return call_async(payload, options).and_then(&wait_for);
+  return call_async(payload, options).and_then([](PendingReply one) { return one.wait(); });
 }
 Result<Message> Client::call(Draft draft, const CallOptions& options) {
-  return call_async(std::move(draft), options).and_then(&wait_for);
+  return call_async(std::move(draft), options).and_then([](PendingReply one) {
+    return one.wait();
+  });
 }
 
 Result<int> Client::event_descriptor() {

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "core/base/enum_text.hpp"
 #include "core/channel/wire/connection.hpp"
 #include "core/channel/wire/format.hpp"
 
@@ -23,10 +22,6 @@ bool is_wanted(const Fd& fd) noexcept {
 }
 
 }  // namespace
-
-std::string_view owner_of(Purpose served) noexcept {
-  return text_in({"unknown", "producer", "unknown", "inbox", "queue", "server"}, served);
-}
 
 Result<void> send_wire(int socket, WirePacket packet, std::span<const int> fds) {
   packet.version = kFormatVersion;
@@ -129,8 +124,7 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
           code,
           fmt::format("the name's owner is of another kind: {}", owner_of(received.packet.purpose)),
           "open a Consumer for a producer, Producer::connect() for an inbox, a Client for a "
-          "server, "
-          "a WorkMember for a queue");
+          "server, a WorkMember for a queue");
     return fail(Code::permission_denied, "the other process refuses this one",
                 "run both as the same user, or list it in EndOptions::access; tokens must be "
                 "the same");

@@ -5,6 +5,7 @@
 #include <gantry/types.hpp>
 #include <optional>
 
+#include "core/base/enum_text.hpp"
 #include "core/base/os/socket.hpp"
 
 namespace gantry {
@@ -40,7 +41,9 @@ enum class Purpose : std::uint32_t { join = 1, inspect, deliver, work, call };
   return served == Purpose::call ? Purpose::deliver : served;
 }
 /// The end that has the name, in errors: "producer", "inbox", "server" or "queue".
-[[nodiscard]] std::string_view owner_of(Purpose served) noexcept;
+[[nodiscard]] constexpr std::string_view owner_of(Purpose served) noexcept {
+  return text_in({"unknown", "producer", "unknown", "inbox", "queue", "server"}, served);
+}
 
 inline constexpr std::size_t kTokenBytes = 64;
 using WireToken = std::array<std::byte, kTokenBytes>;
