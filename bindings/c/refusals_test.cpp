@@ -160,9 +160,10 @@ TEST_F(Refusals, PartsThatCannotBeAreNamed) {
   part.tensor = &tensor;
   EXPECT_OK(gantry_send(out.get(), &part, 1, kPatienceNs, nullptr));
   tensor.shape[0] = 51;
-  refused(part, GANTRY_INVALID_ARGUMENT, "a tensor that does not fit its segment of 50 bytes");
+  refused(part, GANTRY_INVALID_ARGUMENT,
+          "a tensor of u8 [51] does not fit its segment of 50 bytes");
   tensor = {GANTRY_UINT, 8, 1, 9, {1}, {1}};
-  refused(part, GANTRY_INVALID_ARGUMENT, "a tensor that does not fit");
+  refused(part, GANTRY_INVALID_ARGUMENT, " does not fit its segment of 50 bytes");
   const std::vector<gantry_part> many(GANTRY_MAX_PARTS + 1, part_of(bytes));
   EXPECT_OK(gantry_send(out.get(), many.data(), GANTRY_MAX_PARTS, kPatienceNs, nullptr));
   EXPECT_REFUSED(gantry_send(out.get(), many.data(), many.size(), 0, nullptr), GANTRY_TOO_LARGE,

@@ -170,6 +170,8 @@ class GANTRY_API Client {
  private:
   friend class FarSides;
   explicit Client(std::shared_ptr<class ClientLink> link) noexcept;
+  template <class Payload>
+  GANTRY_LOCAL Result<PendingReply> ask(Payload payload, const CallOptions& options);
   void attach(std::shared_ptr<detail::FarSide> far_side);
   std::shared_ptr<class ClientLink> link_;
 };

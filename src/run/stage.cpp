@@ -7,6 +7,7 @@
 
 #include "core/base/moved_from.hpp"
 #include "core/base/result.hpp"
+#include "core/base/text_lines.hpp"
 #include "core/channel/wire/draft_checks.hpp"
 #include "run/stage_link.hpp"
 
@@ -93,8 +94,7 @@ void give_up(const std::unique_ptr<Impl>& impl) noexcept {
 // What a channel refuses is refused over every transport.
 Result<void> check_payload(ConstByteSpan payload) {
   if (payload.data() != nullptr || payload.empty()) return {};
-  return fail(Code::invalid_argument,
-              fmt::format("send: a payload of {} bytes at nullptr", payload.size()));
+  return prefixed(at_nullptr(payload), "send");
 }
 
 Result<void> check_draft(const Draft& draft) {

@@ -33,10 +33,12 @@ struct Wording {
   std::string_view ours;  // as the library's hints say it to who writes a program
   std::string_view hint;  // what a person at a command line can do
 };
-constexpr std::array<Wording, 10> kWordings{
+constexpr std::array<Wording, 11> kWordings{
     {{"ProducerOptions::consumers",
       "start its producer with room for more: gantry put --consumers NUMBER"},
      {"ConsumerOptions::when_slow", "join with another policy: gantry get --when-slow drop-oldest"},
+     {"a Consumer for a producer",
+      "gantry get reads the channel of a producer; gantry ls shows what has the name"},
      {"EndOptions::access", "run both ends as one user, or name the other user at each: --users"},
      {"InboxOptions::producers", "the program that receives allows no more"},
      {"ReceiveLimits::slabs",
@@ -46,7 +48,8 @@ constexpr std::array<Wording, 10> kWordings{
      {"ReceiveLimits::gathered_bytes", "have the sender send smaller messages"},
      {"Consumer::receive_early", "have the sender send smaller messages"},
      {"PoolOptions::slab_bytes", "raise the limit of open files (ulimit -n)"},
-     {"raise the budget", "lower --message-size; in a pipeline the channel's budget counts"}}};
+     {"PoolOptions::budget_bytes",
+      "lower --message-size; in a pipeline the channel's budget counts"}}};
 
 }  // namespace
 

@@ -206,7 +206,7 @@ class Arguments(Case):
                 pass
 
     def test_a_client_without_a_server_is_told_to_start_one(self) -> None:
-        words = "no inbox or server appeared in time; start the inbox or server, and check"
+        words = "no server appeared in time; start the server, or check the name and GANTRY_DIR"
         with self.assertRaisesRegex(gantry.TimedOut, words):
             rpc.Client(self.name, timeout=0)
 

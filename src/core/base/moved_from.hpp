@@ -6,7 +6,7 @@ namespace gantry {
 
 /// `what`: the class of the handle.
 [[nodiscard]] [[gnu::noinline]] inline tl::unexpected<Error> moved_from(std::string_view what) {
-  return fail(Code::invalid_argument, fmt::format("a {} that is empty, or was moved from", what),
+  return fail(Code::invalid_argument, fmt::format("this {} is empty, or was moved from", what),
               "use the one that it was moved to");
 }
 

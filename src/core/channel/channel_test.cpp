@@ -17,6 +17,7 @@ using test::options_in;
 using test::pattern;
 using test::same;
 using test::soon;
+using testing::AllOf;
 using testing::HasSubstr;
 
 class Channel : public testing::Test {
@@ -25,6 +26,10 @@ class Channel : public testing::Test {
   ProducerOptions options_ = options_in(directory_);
   Producer producer() { return *make_producer("frames", options_); }
   Consumer consumer() { return *Consumer::open("frames", consumer_options(options_), soon()); }
+  static void expect_nothing_to_receive(Producer& out) {
+    EXPECT_THAT(out.close(Deadline::now()).error().message,
+                testing::EndsWith("no consumer joined in time to learn that the stream has ended"));
+  }
 };
 
 TEST_F(Channel, DeliversEverySizeInOrderAndWhole) {
@@ -325,9 +330,76 @@ TEST_F(Channel, APayloadAtNoAddressIsRefused) {
     const auto sent = out.send(nowhere, soon());
     ASSERT_FALSE(sent);
     EXPECT_EQ(sent.error().message, said);
+    EXPECT_EQ(sent.error().hint, "pass the address of its bytes, or an empty payload");
     const auto queued = out.send_async(nowhere);
     ASSERT_FALSE(queued);
     EXPECT_EQ(queued.error().message, said);
+  }
+}
+
+// A size that is too large by far is met before all pages of that size are made.
+TEST_F(Channel, APayloadThatIsNotMappedTakesNoMemory) {
+  Producer out = producer();
+  const std::byte one{};
+  const ConstByteSpan beyond(&one, Bytes{1} << 30);
+  for (const SendMode mode : {SendMode::whole, SendMode::pipelined, SendMode::streamed}) {
+    const auto sent = out.send(beyond, {.deadline = soon(), .mode = mode});
+    ASSERT_FALSE(sent);
+    EXPECT_EQ(sent.error().code, Code::invalid_argument);
+    EXPECT_THAT(sent.error().message,
+                AllOf(HasSubstr("channel 'frames': a payload of 1073741824 bytes at 0x"),
+                      HasSubstr(": not all of it is mapped")));
+  }
+  EXPECT_EQ(out.pool().report().slab_bytes, 0u);
+  expect_nothing_to_receive(out);
+}
+
+// What was given up before anyone joined waits for nobody.
+TEST_F(Channel, AMessageThatCouldNotBeReadIsNotKeptForAConsumer) {
+  options_.history = 2;
+  for (const SendMode mode : {SendMode::pipelined, SendMode::streamed}) {
+    Producer out = producer();
+    const test::BrokenPayload broken(4'000'000, 500'000);
+    EXPECT_FALSE(out.send(broken.bytes(), {.deadline = Deadline::now(), .mode = mode}));
+    EXPECT_EQ(out.explain(0).status.history, 0u);
+    expect_nothing_to_receive(out);
+    Consumer in = consumer();
+    EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+    EXPECT_TRUE(out.close(soon()));
+  }
+}
+
+TEST_F(Channel, ASendThatCannotSucceedSaysWhatWouldDo) {
+  options_.pool = {.slab_bytes = Bytes{1} << 20, .budget_bytes = Bytes{1} << 20};
+  Producer out = producer();
+  const auto payload = pattern(50, 1);
+  const auto large = out.send(pattern(Bytes{2} << 20, 1), soon());
+  EXPECT_EQ(large.error().code, Code::too_large);
+  EXPECT_THAT(large.error().hint, HasSubstr("raise PoolOptions::budget_bytes"));
+  const std::vector<std::int64_t> shape{3, 7};
+  const auto narrow =
+      out.send(Draft().copy(payload, Tensor::dense(types::f32, shape)), {.deadline = soon()});
+  EXPECT_EQ(narrow.error().message,
+            "channel 'frames': a tensor of f32 [3, 7] does not fit its segment of 50 bytes");
+  EXPECT_THAT(narrow.error().hint, HasSubstr("send all bytes that its shape and strides reach"));
+  EXPECT_FALSE(out.close(Deadline::now()));
+  const auto late = out.send(payload, soon());
+  EXPECT_EQ(to_string(late.error()),
+            "channel 'frames': the stream was ended by close(); open another producer");
+}
+
+TEST_F(Channel, ABufferThatIsTooSmallIsToldWithTheChannel) {
+  Producer out = producer();
+  Consumer in = consumer();
+  std::vector<std::byte> buffer(10);
+  for (const Bytes size : {Bytes{30}, Bytes{1000}, Bytes{100'000}}) {
+    ASSERT_TRUE(out.send(pattern(size, 1), soon()));
+    const auto copied = in.receive_into(buffer, soon());
+    ASSERT_FALSE(copied);
+    EXPECT_THAT(copied.error().message,
+                AllOf(testing::StartsWith("channel 'frames': message "),
+                      HasSubstr(fmt::format("has {} bytes left, the buffer 10", size))));
+    ASSERT_TRUE(in.receive(soon()));
   }
 }
 

@@ -198,7 +198,11 @@ TEST_F(Early, ManyGiveTheirMemoryAndSlotsBack) {
 
 TEST_F(Early, OnlyBlocksOfItsPoolGoAndOnlyWhatLandsCounts) {
   const auto payload = pattern(1000, 8);
-  EXPECT_EQ(out_.send_early(Draft().copy(payload)).error().code, Code::invalid_argument);
+  const auto copied = out_.send_early(Draft().move(block_of(9)).copy(payload));
+  EXPECT_EQ(copied.error().code, Code::invalid_argument);
+  EXPECT_EQ(copied.error().message,
+            "channel 'frames': segment 2 of 2 is no block of this producer's pool, so it cannot be "
+            "sent early");
   EXPECT_EQ(out_.send_early(Draft()).error().code, Code::invalid_argument);
   EXPECT_EQ(out_.send_early(Draft().move(block_of(9)), {.mode = SendMode::immutable}).error().code,
             Code::invalid_argument);

@@ -71,13 +71,15 @@ struct GANTRY_LOCAL Registrar::State {
   Result<void> check_budget(Bytes size) {
     if (report.budget_bytes == 0) return {};
     if (size > report.budget_bytes)
-      return fail(Code::too_large, fmt::format("registering {} bytes: the budget is {} bytes", size,
-                                               report.budget_bytes));
+      return fail(
+          Code::too_large,
+          fmt::format("registering {} bytes: the budget is {} bytes", size, report.budget_bytes),
+          "register less at a time, or raise RegistrarOptions::budget_bytes");
     if (report.bytes + size <= report.budget_bytes) return {};
     return fail(Code::out_of_memory,
                 fmt::format("registering {} bytes: {} of the budget of {} bytes are registered",
                             size, report.bytes, report.budget_bytes),
-                "drop registrations that are not used, or raise the budget");
+                "drop registrations that are not used, or raise RegistrarOptions::budget_bytes");
   }
 
   void charge(std::uint64_t started_ns) {

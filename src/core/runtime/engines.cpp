@@ -125,8 +125,10 @@ Result<std::shared_ptr<Engine>> Engines::find(std::string_view name) {
     names.push_back(lazy->name());
   }
   names.push_back(kAuto);
-  return fail(Code::not_found, fmt::format("engine '{}': there is no such engine", name),
-              fmt::format("the engines are {}", fmt::join(names, ", ")));
+  const bool has_dsa = std::ranges::find(names, "dsa") != names.end();
+  return fail(Code::not_found, fmt::format("engine '{}': this program has no such engine", name),
+              fmt::format("the engines are {}{}", fmt::join(names, ", "),
+                          has_dsa ? "" : "; link gantry::device for dsa"));
 }
 
 std::vector<EngineStatus> Engines::statuses() {

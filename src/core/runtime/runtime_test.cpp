@@ -45,7 +45,7 @@ TEST_F(Runtimes, OneThatWasMovedFromRefuses) {
         told(runtime.inbox("x")), told(runtime.connect("x", {}, Deadline::now())),
         told(runtime.server("x")), told(runtime.client("x", {}, Deadline::now())),
         told(runtime.engine("auto")), told(runtime.open_device("cpu")), told(runtime.calibrate())})
-    EXPECT_THAT(text, HasSubstr("a Runtime that is empty, or was moved from"));
+    EXPECT_THAT(text, HasSubstr("this Runtime is empty, or was moved from"));
   EXPECT_EQ(runtime.engine("auto").error().code, Code::invalid_argument);
   EXPECT_EQ(runtime.default_engine(), nullptr);
   EXPECT_TRUE(runtime.engines().empty());

@@ -1,5 +1,7 @@
 #include "core/tensor/plan_source.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 
 namespace gantry::shape {
@@ -25,6 +27,20 @@ Bytes gap_behind(const Tensor& tensor) noexcept {
   }
   const std::uint64_t gap = whole - std::min(whole, last + 1);
   return gap * tensor.type.bits * tensor.type.lanes / 8;
+}
+
+std::string text_of(const Tensor& tensor) {
+  std::string text = to_string(tensor.type) + " [";
+  for (unsigned i = 0; i < std::min(tensor.dimensions, Tensor::kMaxDimensions); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.shape[i]);
+  return text + "]";
+}
+
+Error does_not_fit(const Tensor& tensor, Bytes bytes) {
+  return {
+      Code::invalid_argument,
+      fmt::format("a tensor of {} does not fit its segment of {} bytes", text_of(tensor), bytes),
+      "send all bytes that its shape and strides reach, in at most 8 dimensions"};
 }
 
 }  // namespace gantry::shape

@@ -11,4 +11,9 @@ namespace gantry::shape {
 /// without gaps.
 [[nodiscard]] Bytes gap_behind(const Tensor& tensor) noexcept;
 
+/// Type and shape, for people: "f32 [2, 3]".
+[[nodiscard]] std::string text_of(const Tensor& tensor);
+/// The error of a segment of `bytes` that is too small for its tensor.
+[[nodiscard]] Error does_not_fit(const Tensor& tensor, Bytes bytes);
+
 }  // namespace gantry::shape

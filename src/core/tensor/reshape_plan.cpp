@@ -2,19 +2,10 @@
 
 #include "core/base/result.hpp"
 #include "core/tensor/float_mode.hpp"
+#include "core/tensor/plan_source.hpp"
 #include "core/tensor/reshape_state.hpp"
 
 namespace gantry {
-namespace {
-
-std::string shape_text(const Tensor& tensor) {
-  std::string text = to_string(tensor.type) + " [";
-  for (unsigned i = 0; i < tensor.dimensions; ++i)
-    text += fmt::format("{}{}", i == 0 ? "" : ", ", tensor.shape[i]);
-  return text + "]";
-}
-
-}  // namespace
 
 std::string ReshapeError::text() const {
   std::string text = "exact";
@@ -59,7 +50,7 @@ ReshapeClass ReshapePlan::kind() const noexcept {
 }
 
 std::string ReshapePlan::text() const {
-  return fmt::format("{} to {}, {}, {}", shape_text(state_->from), shape_text(state_->to),
+  return fmt::format("{} to {}, {}, {}", shape::text_of(state_->from), shape::text_of(state_->to),
                      to_string(state_->kind), state_->error.text());
 }
 

@@ -60,8 +60,7 @@ Result<ReshapePlan> plan_as(const As& as, const std::optional<Tensor>& tensor, B
   } else {
     GANTRY_ASSIGN(source, row_of(*from, bytes));
   }
-  if (!source.fits(bytes))
-    return refuse(fmt::format("a tensor that does not fit its segment of {} bytes", bytes));
+  if (!source.fits(bytes)) return tl::unexpected(shape::does_not_fit(source, bytes));
   if (source.dimensions > Tensor::kMaxDimensions) return ReshapePlan::make(to, source);
   return ReshapePlan::make(Tensor::dense(to, {source.shape.data(), source.dimensions}), source,
                            {.exact = exact});

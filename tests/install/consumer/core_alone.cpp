@@ -44,6 +44,10 @@ int main(int count, char** arguments) {
   expect_refusal(runtime.open_device("cpu"), "gantry::device");
   const auto devices = runtime.devices();
   expect(devices.size() == 1 && !devices[0].usable, "the core does not list devices");
+  const auto dsa = runtime.engine("dsa");
+  expect(!dsa && dsa.error().code == gantry::Code::not_found, "the core has no engine dsa");
+  expect(!dsa && dsa.error().hint.find("link gantry::device") != std::string::npos,
+         "its error names the component that has it");
   for (const auto& engine : runtime.engines())
     expect(engine.name != "dsa", "dsa is not of the core");
   if (count > 1) {

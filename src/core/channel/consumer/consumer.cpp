@@ -73,10 +73,8 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
         std::clamp<std::chrono::nanoseconds>(deadline.left(), kLeastHandshakeTime, kHandshakeTime));
     auto joined = impl->join(Connection(std::move(socket)), patience);
     if (joined) return impl;
-    Error& error = joined.error();
-    if (error.code == Code::peer_gone && attempt < kTries && !deadline.passed()) continue;
-    error.message = fmt::format("channel '{}': {}", name, error.message);
-    return tl::unexpected(std::move(error));
+    if (joined.error().code != Code::peer_gone || attempt == kTries || deadline.passed())
+      return prefixed(std::move(joined).error(), "channel '{}'", name);
   }
 }
 
@@ -231,7 +229,9 @@ Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, cons
     const auto bytes = plan == nullptr ? reader.into(destination, deadline)
                                        : reader.into(destination, *plan, deadline);
     const bool given_up = !bytes && bytes.error().code == Code::aborted;
-    if (!bytes && !given_up) return tl::unexpected(bytes.error());
+    if (!bytes && !given_up)  // a small message does not know its channel
+      return queue_.pending()->is_small() ? prefixed(bytes.error(), "channel '{}'", core_.name)
+                                          : tl::unexpected(bytes.error());
     const auto done = queue_.take_pending();
     if (given_up) continue;
     note_received(done->message.info(), *bytes, asked, true);
@@ -253,7 +253,7 @@ Result<std::optional<std::size_t>> Consumer::Impl::look_once(std::span<Impl* con
       return tl::unexpected(found.error());
   }
   if (!all_over) return std::nullopt;
-  return fail(Code::closed, fmt::format("channel '{}': the stream has ended", ends[0]->name()));
+  return ends[0]->core_.refuse(Code::closed, "the stream has ended");
 }
 
 // Waits for several count once, since what a stage waited is added up over its ends.
@@ -304,8 +304,7 @@ Result<std::size_t> Consumer::Impl::wait_any(std::span<Impl* const> ends, Wanted
     for (const Impl* end : ends) end->waiter_.add_to(point);
     if (deadline.passed()) spin = {};  // who only looks has something else to do
     const Woken woken = wait_once(point, spin, deadline, news, falls_asleep);
-    if (woken == Woken::interrupted)
-      return fail(Code::interrupted, fmt::format("channel '{}': interrupted", first.name()));
+    if (woken == Woken::interrupted) return first.core_.refuse(Code::interrupted, "interrupted");
     if (woken == Woken::look)
       for (std::size_t i = 0; i < ends.size(); ++i)
         ends[i]->waiter_.examine(
@@ -451,13 +450,12 @@ void Consumer::Impl::tell_credits(SenderStatus& sender) const noexcept {
 
 tl::unexpected<Error> Consumer::Impl::nothing_came() const {
   const std::size_t holds = payloads_.held_count();
-  if (holds < queue_.credits())
-    return fail(Code::timed_out, fmt::format("channel '{}': no message in time", core_.name));
-  return fail(Code::timed_out,
-              fmt::format("channel '{}': no message in time: this reader holds {} of the {} that "
-                          "may be out",
-                          core_.name, holds, queue_.credits()),
-              "let go of messages that were received, and of what looks into them; or copy them");
+  if (holds < queue_.credits()) return core_.refuse(Code::timed_out, "no message in time");
+  return core_.refuse(
+      Code::timed_out,
+      fmt::format("no message in time: this reader holds {} of the {} that may be out", holds,
+                  queue_.credits()),
+      "let go of messages that were received, and of what looks into them; or copy them");
 }
 
 // ---- the handle -------------------------------------------------------------------------------

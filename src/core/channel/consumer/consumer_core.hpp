@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/base/os/fork.hpp"
+#include "core/base/text_lines.hpp"
 #include "core/base/wake.hpp"
 #include "core/channel/wire/connection.hpp"
 #include "core/channel/wire/format.hpp"
@@ -48,6 +49,10 @@ class ConsumerCore {
     GANTRY_STEP(producer_rung);
   }
 
+  [[nodiscard]] tl::unexpected<Error> refuse(Code code, std::string what,
+                                             std::string hint = {}) const {
+    return prefixed({code, std::move(what), std::move(hint)}, "channel '{}'", name);
+  }
   /// The stream cannot go on without what was lost. The first reason stays; it is the answer.
   Error break_stream(const Error& reason);
   /// The producer wrote what no honest one does.

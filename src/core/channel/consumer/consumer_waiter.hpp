@@ -96,11 +96,9 @@ Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready, FallsAs
     WaitPoint point{flags, {}, core_.options.interrupt_descriptor};
     add_to(point);
     const Woken woken = wait_once(point, spin, deadline, ready, falls_asleep);
-    if (woken == Woken::interrupted)
-      return fail(Code::interrupted, fmt::format("channel '{}': interrupted", core_.name));
+    if (woken == Woken::interrupted) return core_.refuse(Code::interrupted, "interrupted");
     if (woken == Woken::timed_out || looks.are_spent(deadline))
-      return fail(Code::timed_out,
-                  fmt::format("channel '{}': the message did not land in time", core_.name));
+      return core_.refuse(Code::timed_out, "the message did not land in time");
     if (woken == Woken::look) examine(point.descriptors);
   }
 }

@@ -249,8 +249,7 @@ Result<void> IncomingMessage::gather() {
     auto gathered = std::make_shared<GatheredPayload>(total_, std::move(*charge));
     if (!gathered->has_memory())
       return fail(Code::too_large,
-                  fmt::format("message {} has {} bytes, more than this process can hold",
-                              info_.sequence, total_),
+                  fmt::format("{} has {} bytes, more than this process can hold", name(), total_),
                   "take it chunk by chunk: Consumer::receive_early()");
     gathered_ = std::move(gathered);
   }

@@ -182,11 +182,7 @@ Result<std::optional<DeviceKey>> ReceivedPayloads::key_for(std::uint64_t token, 
       held_.slab_of(static_cast<std::size_t>(token >> kNumberBits), bytes);
   if (bytes.empty() || slab == nullptr) return std::nullopt;
   auto key = slab->registrations.key_for(registrar);
-  if (!key) {
-    Error& error = key.error();
-    error.message = fmt::format("channel '{}': {}", core_.name, error.message);
-    return tl::unexpected(std::move(error));
-  }
+  if (!key) return prefixed(std::move(key).error(), "channel '{}'", core_.name);
   key->offset += static_cast<Bytes>(bytes.data() - slab->region->data());
   return *key;
 }

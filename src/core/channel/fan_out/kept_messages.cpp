@@ -63,6 +63,14 @@ void KeptMessages::remember(const RecordToSend& message) {
   GANTRY_CHECK_INVARIANTS(*this);
 }
 
+void KeptMessages::take_back(const Slot& slot) noexcept {
+  const auto index = slots_.index_of(slot);
+  const auto is_in_it = [index](const MessageRecord& one) { return one.header.slot == index; };
+  if (std::erase_if(backlog_, is_in_it) != 0) slots_.remove(index, kBacklogBit);
+  if (std::erase_if(history_, is_in_it) != 0) slots_.remove(index, kHistoryBit);
+  GANTRY_CHECK_INVARIANTS(*this);
+}
+
 bool KeptMessages::forget_oldest() noexcept {
   if (history_.empty()) return false;
   if (has_slot(history_.front())) slots_.remove(history_.front().header.slot, kHistoryBit);

@@ -36,7 +36,7 @@ Result<std::shared_ptr<Inbox::Impl>> Inbox::Impl::make(std::string_view name,
   GANTRY_ASSIGN(own.directory, channel_directory(options.channel.directory, own.access));
   GANTRY_TRY(check_reach(own.directory, impl->name_, own.access));
   GANTRY_ASSIGN(impl->claim_, Claim::take(own.directory, impl->name_, own.interrupt_descriptor,
-                                          file_access(own.access)));
+                                          file_access(own.access), owner_of(purpose)));
   GANTRY_ASSIGN(auto acceptor, Acceptor::of(options.channel));
   impl->listener_.emplace(std::move(acceptor), impl->rules(), impl->claim_.listener());
   GANTRY_TRY(impl->start_listener());

@@ -11,6 +11,7 @@
 #include "core/base/os/socket.hpp"
 #include "core/channel/test_child.hpp"
 #include "core/channel/test_support.hpp"
+#include "core/channel/wire/protocol.hpp"
 
 // One inbox and its producers in one process: what arrives, from whom, in which turn, and who left.
 namespace gantry {
@@ -209,23 +210,44 @@ TEST_F(ManyToOne, NamesOfTheOtherKindAreToldApart) {
   Inbox inbox = open();
   const auto consumer = Consumer::open("in", consumer_options(channel_), soon());
   ASSERT_FALSE(consumer);
-  EXPECT_EQ(consumer.error().code, Code::invalid_argument) << consumer.error().message;
+  EXPECT_EQ(consumer.error().code, Code::invalid_argument);
+  EXPECT_EQ(consumer.error().message, "channel 'in': the name's owner is of another kind: inbox");
+  EXPECT_THAT(consumer.error().hint, testing::HasSubstr("Producer::connect() for an inbox"));
   const auto out = make_producer("out", channel_);
   ASSERT_TRUE(out);
   const auto producer =
       Producer::connect("out", channel_, std::make_shared<test::PlainEngine>(), soon());
   ASSERT_FALSE(producer);
-  EXPECT_EQ(producer.error().code, Code::invalid_argument) << producer.error().message;
+  EXPECT_EQ(producer.error().code, Code::invalid_argument);
+  EXPECT_EQ(producer.error().message,
+            "channel 'out': the name's owner is of another kind: producer");
   EXPECT_EQ(Inbox::open("out", options_).error().code, Code::already_exists);
   EXPECT_TRUE(connect()) << "neither took a place";
+  const auto server = Server::open("service", test::server_options(channel_),
+                                   std::make_shared<test::PlainEngine>());
+  ASSERT_TRUE(server);
+  EXPECT_EQ(Consumer::open("service", consumer_options(channel_), soon()).error().message,
+            "channel 'service': the name's owner is of another kind: server");
+}
+
+TEST(Refusals, OfAnOlderBuildSayNoKind) {
+  for (const std::uint32_t purpose : {0u, 77u}) {
+    Received received;
+    received.packet.kind = PacketKind::refused;
+    received.packet.reason = static_cast<std::uint32_t>(Code::invalid_argument);
+    received.packet.purpose = static_cast<Purpose>(purpose);
+    EXPECT_EQ(expect(std::move(received), PacketKind::welcome, 3).error().message,
+              "the name's owner is of another kind: unknown");
+  }
 }
 
 TEST_F(ManyToOne, NobodyListens) {
   const auto producer = connect(Deadline::now());
   ASSERT_FALSE(producer);
   EXPECT_EQ(producer.error().code, Code::timed_out);
-  EXPECT_THAT(producer.error().message, testing::HasSubstr("no inbox or server appeared in time"));
-  EXPECT_THAT(producer.error().hint, testing::HasSubstr("start the inbox or server, and check"));
+  EXPECT_EQ(producer.error().message, "channel 'in': no inbox appeared in time");
+  EXPECT_EQ(producer.error().hint, "start the inbox, or check the name and GANTRY_DIR: in " +
+                                       directory_.path() + " there is no other channel");
 }
 
 TEST_F(ManyToOne, AListShowsIt) {

@@ -102,8 +102,8 @@ bool ProducerListener::has_room() {
 // The order of ConsumerListener::answer(). Checks who made a control connection.
 Result<bool> ProducerListener::begin(Caller& caller, const WirePacket& hello) {
   const int socket = caller.connection.send_fd();
-  const auto turn_away = [socket](Code reason) {
-    refuse(socket, reason);
+  const auto turn_away = [this, socket](Code reason) {
+    refuse(socket, reason, rules_.purpose);
     return false;
   };
   if (hello.kind != PacketKind::hello) return false;
@@ -112,7 +112,7 @@ Result<bool> ProducerListener::begin(Caller& caller, const WirePacket& hello) {
     static_cast<void>(send_status(socket, encode_status(describe())));
     return false;
   }
-  if (hello.purpose != rules_.purpose) return turn_away(Code::invalid_argument);
+  if (hello.purpose != said_for(rules_.purpose)) return turn_away(Code::invalid_argument);
   if (!is_same_token(access(), hello.token)) return turn_away(Code::permission_denied);
   if (!has_room()) return turn_away(Code::busy);
   auto end = Consumer::Impl::make_called(

@@ -38,6 +38,9 @@ TEST(ChannelName, IsListedToWhoWaitsIfAPersonChoseIt) {
   EXPECT_EQ(awaited_text(scratch.path(), "misspelt", "producer"),
             "channel 'misspelt' in " + scratch.path() +
                 ": waiting for its producer; there are frames, jobs");
+  EXPECT_THAT(awaited_text(scratch.path(), "misspelt", "queue"),
+              testing::StartsWith("queue 'misspelt' in " + scratch.path() +
+                                  ": waiting for its owner; there are"));
   claims.resize(3);
   EXPECT_THAT(awaited_text(scratch.path(), "x", "inbox"), testing::EndsWith("; there is jobs"));
   claims.clear();
@@ -185,16 +188,15 @@ TEST(Claim, AListenerTooBusyToAnswerIsAlive) {
 }
 
 // What has the name may be an inbox as well: the error names the process, and no role.
-TEST(Claim, OfANameThatIsTakenNamesItsProcess) {
+TEST(Claim, OfANameThatThisProcessHasSaysSo) {
   const test::ScratchDirectory scratch;
   const auto inbox = Inbox::open("box", {.channel = {{.directory = scratch.path()}}});
   ASSERT_TRUE(inbox) << inbox.error().message;
   const auto claim = Claim::take(scratch.path(), "box");
   ASSERT_FALSE(claim);
   EXPECT_EQ(claim.error().code, Code::already_exists);
-  EXPECT_EQ(claim.error().message,
-            "channel 'box': process " + std::to_string(::getpid()) + " has that name already");
-  EXPECT_THAT(claim.error().hint, HasSubstr("an inbox or a server is connected to"));
+  EXPECT_EQ(claim.error().message, "channel 'box': this process has that name already");
+  EXPECT_THAT(claim.error().hint, HasSubstr("an inbox, a server or a queue is opened once"));
 }
 
 TEST(Claim, WaitsForALockedDirectoryOnlyUntilInterrupted) {

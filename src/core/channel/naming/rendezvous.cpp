@@ -135,21 +135,28 @@ void sweep_dead_queues(const FolderLock& lock, const std::string& directory) {
 
 constexpr std::chrono::seconds kLockTime{5};
 
+// What has an owner of that kind, in errors.
+std::string label(std::string_view owner, std::string_view name) {
+  return fmt::format("{} '{}'", owner == "queue" ? owner : "channel", name);
+}
+
 // Only "nobody listens" means dead: a listener whose queue is full, or that does not let us ask,
 // lives. Errors: we have no descriptor to ask with, or no memory.
-Result<void> check_free(const std::string& directory, const std::string& name) {
+Result<void> check_free(const std::string& directory, const std::string& name,
+                        std::string_view whose) {
   const auto socket = connect_to(directory, name + kSocketSuffix);
   const Code code = socket ? Code::already_exists : socket.error().code;
   if (code == Code::not_found) return {};
   if (is_own_trouble(code)) return tl::unexpected(socket.error());
   const auto owner = socket ? peer_of(socket->get()) : Result<PeerIdentity>(PeerIdentity{});
-  const bool is_known = owner && owner->pid > 0;
-  return fail(
-      Code::already_exists,
-      fmt::format("channel '{}': {} has that name already", name,
-                  is_known ? fmt::format("process {}", owner->pid) : "another process"),
-      "choose another name, or stop that process; an inbox or a server is connected to, not "
-      "opened again (gantry ls shows what it is)");
+  const pid_t pid = owner ? owner->pid : 0;
+  const std::string who = pid == ::getpid() ? "this process"
+                          : pid > 0         ? fmt::format("process {}", pid)
+                                            : "another process";
+  return fail(Code::already_exists,
+              fmt::format("{}: {} has that name already", label(whose, name), who),
+              "choose another name, or end what has it; an inbox, a server or a queue is opened "
+              "once and then connected to (gantry ls shows what has the name)");
 }
 
 // The kernel's own words are kept for what nobody here can mend.
@@ -201,19 +208,8 @@ class FolderWatch {
   Fd watch_;
 };
 
-Error owner_is_missing(const std::string& name, std::string_view whom, bool overloaded) {
-  if (overloaded)
-    return {Code::timed_out,
-            fmt::format("channel '{}': its owner lets nobody in, and too many are waiting", name),
-            "it is stopped or has no time: let it go on (kill -CONT), or end it"};
-  return {Code::timed_out, fmt::format("channel '{}': no {} appeared in time", name, whom),
-          fmt::format("start the {}, and check that both use the same GANTRY_DIR", whom)};
-}
-
-}  // namespace
-
-std::string awaited_text(const std::string& directory, const std::string& name,
-                         std::string_view whom) {
+// Which names there are that a person chose.
+std::string names_beside(const std::string& name, const std::string& directory) {
   constexpr std::size_t kMostNames = 8;
   std::vector<std::string> names;
   for (const std::string& file : socket_files(directory, {})) {
@@ -221,25 +217,42 @@ std::string awaited_text(const std::string& directory, const std::string& name,
     if (check_channel_name(other) && !is_made_up_name(other) && other != name)
       names.push_back(std::move(other));
   }
+  if (names.empty()) return "there is no other channel";
+  const char* const verb = names.size() == 1 ? "is" : "are";
   const std::size_t more = names.size() - std::min(names.size(), kMostNames);
-  const std::string_view verb = names.size() == 1 ? "is" : "are";
   names.resize(names.size() - more);
-  std::string others =
-      names.empty() ? "no other channel" : fmt::format("{}", fmt::join(names, ", "));
-  if (more != 0) others += fmt::format(" and {} more", more);
-  return fmt::format("channel '{}' in {}: waiting for its {}; there {} {}", name, directory, whom,
-                     names.empty() ? "is" : verb, others);
+  return fmt::format("there {} {}{}", verb, fmt::join(names, ", "),
+                     more == 0 ? "" : fmt::format(" and {} more", more));
+}
+
+Error owner_is_missing(const std::string& directory, const std::string& name, std::string_view whom,
+                       bool overloaded) {
+  if (overloaded)
+    return {Code::timed_out,
+            label(whom, name) + ": its owner lets nobody in, and too many are waiting",
+            "it is stopped or has no time: let it go on (kill -CONT), or end it"};
+  return {Code::timed_out, fmt::format("{}: no {} appeared in time", label(whom, name), whom),
+          fmt::format("start the {}, or check the name and GANTRY_DIR: in {} {}", whom, directory,
+                      names_beside(name, directory))};
+}
+
+}  // namespace
+
+std::string awaited_text(const std::string& directory, const std::string& name,
+                         std::string_view whom) {
+  return fmt::format("{} in {}: waiting for its {}; {}", label(whom, name), directory,
+                     whom == "queue" ? "owner" : whom, names_beside(name, directory));
 }
 
 Result<Claim> Claim::take(const std::string& directory, const std::string& name, int interrupt,
-                          const FileAccess& access) {
+                          const FileAccess& access, std::string_view owner) {
   Claim claim;
   claim.directory_ = directory;
   claim.file_ = name + kSocketSuffix;
   GANTRY_ASSIGN(const FolderLock lock,
                 lock_directory(directory, interrupt, Deadline::after(kLockTime)));
   GANTRY_STEP(claim_locked);
-  GANTRY_TRY(check_free(directory, name));
+  GANTRY_TRY(check_free(directory, name, owner));
   if (name.starts_with(kQueuePrefix)) sweep_dead_queues(lock, directory);
   auto made = SocketFile::make(directory, claim.file_, access);
   if (!made && made.error().hint.empty())
@@ -281,7 +294,8 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
     if (socket.error().code == Code::permission_denied)
       return tl::unexpected(not_let_in(directory, name, std::move(socket).error()));
     if (socket.error().code != Code::not_found && !overloaded) return socket;
-    if (deadline.passed()) return tl::unexpected(owner_is_missing(name, whom, overloaded));
+    if (deadline.passed())
+      return tl::unexpected(owner_is_missing(directory, name, whom, overloaded));
     if (!watch) {  // before the next look, so that no change is missed
       watch.emplace(directory);
       continue;
@@ -292,7 +306,7 @@ Result<Fd> find_producer(const std::string& directory, const std::string& name, 
     }
     const bool is_patient = notices && patience.left() < deadline.left();
     if (!watch->wait(interrupt, is_patient ? patience : deadline, overloaded))
-      return fail(Code::interrupted, fmt::format("channel '{}': interrupted while waiting", name));
+      return fail(Code::interrupted, label(whom, name) + ": interrupted while waiting");
   }
 }
 
@@ -364,25 +378,19 @@ Result<void> check_channel_name(std::string_view name) {
   const auto allowed = [](char c) {
     return std::isalnum(static_cast<unsigned char>(c)) != 0 || c == '.' || c == '_' || c == '-';
   };
-  const char* hint = "use up to 64 letters, digits, '.', '_' and '-'";
-  if (name.empty()) return fail(Code::invalid_argument, "channel name '': it is empty", hint);
-  if (name.size() > kLongest)
+  const auto refuse = [name](std::string what,
+                             const char* hint = "use up to 64 letters, digits, '.', '_' and '-'") {
     return fail(Code::invalid_argument,
-                fmt::format("channel name '{}...': {} characters long", name.substr(0, kLongest),
-                            name.size()),
-                hint);
-  if (name.front() == '.')
-    return fail(Code::invalid_argument, fmt::format("channel name '{}': begins with '.'", name),
-                hint);
+                fmt::format("channel name '{}{}", name.substr(0, kLongest), what), hint);
+  };
+  if (name.empty()) return refuse("': it is empty");
+  if (name.size() > kLongest) return refuse(fmt::format("...': {} characters long", name.size()));
+  if (name.front() == '.') return refuse("': begins with '.'");
   if (name.find('@') != std::string_view::npos)
-    return fail(
-        Code::invalid_argument,
-        fmt::format("channel name '{}': an end of this kind is opened on its own host", name),
-        "open it there by the name alone; ends of other hosts reach it as NAME@HOST");
-  const auto bad = std::find_if_not(name.begin(), name.end(), allowed);
-  if (bad != name.end())
-    return fail(Code::invalid_argument,
-                fmt::format("channel name '{}': '{}' is not allowed", name, *bad), hint);
+    return refuse("': an end of this kind is opened on its own host",
+                  "open it there by the name alone; ends of other hosts reach it as NAME@HOST");
+  const auto bad = std::ranges::find_if_not(name, allowed);
+  if (bad != name.end()) return refuse(fmt::format("': '{}' is not allowed", *bad));
   return {};
 }
 

@@ -33,10 +33,12 @@ inline constexpr std::string_view kQueuePrefix = "queue-";
 /// A name that is ours: the listening socket and its file. Move-only; gives the name up in the end.
 class Claim {
  public:
+  /// `owner`: what takes the name, in errors.
   /// Errors: `already_exists` when a live producer has the name; `timed_out` when another process
   /// stays inside the directory's lock; `interrupted` when `interrupt` becomes readable.
   [[nodiscard]] static Result<Claim> take(const std::string& directory, const std::string& name,
-                                          int interrupt = -1, const FileAccess& access = {});
+                                          int interrupt = -1, const FileAccess& access = {},
+                                          std::string_view owner = "producer");
 
   Claim() noexcept = default;
   Claim(Claim&&) noexcept = default;

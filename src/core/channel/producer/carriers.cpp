@@ -57,10 +57,9 @@ Result<void> settle_one(Draft::Part& part, const As& wish) {
 
 // Nobody else may have published while a call copied.
 Result<void> sent_by_two(const ProducerCore& core) {
-  return tl::unexpected(
-      core.named({Code::invalid_argument,
-                  "two threads sent at once; a Producer is used by one thread at a time",
-                  "guard it by a mutex, or open a producer for each thread"}));
+  return core.refuse(Code::invalid_argument,
+                     "two threads sent at once; a Producer is used by one thread at a time",
+                     "guard it by a mutex, or open a producer for each thread");
 }
 
 }  // namespace
@@ -195,14 +194,11 @@ void Loans::give_back(std::uint64_t token) noexcept {
 
 Result<void> Loans::check(const Loan& loan, const SendOptions& options) const {
   if (core_.mode_of(options) == SendMode::immutable)
-    return fail(
-        Code::invalid_argument,
-        fmt::format("channel '{}': a loan cannot be immutable: it stays writable", core_.name),
-        "send a copy");
+    return core_.refuse(Code::invalid_argument, "a loan cannot be immutable: it stays writable",
+                        "send a copy");
   if (loan.owner() != this)
-    return fail(Code::invalid_argument,
-                fmt::format("channel '{}': that loan is empty or of another channel", core_.name),
-                "publish what this channel's loan() has returned, once");
+    return core_.refuse(Code::invalid_argument, "that loan is empty or of another channel",
+                        "publish what this channel's loan() has returned, once");
   return {};
 }
 
@@ -249,9 +245,8 @@ Result<EarlyMessage> Loans::send_early(std::shared_ptr<detail::EarlySender> self
 
 Result<void> Loans::check_landed() const {
   if (!is_landing_) return {};
-  return fail(Code::busy,
-              fmt::format("channel '{}': a message that was sent early has not landed", core_.name),
-              "say that all of it has landed, EarlyMessage::land(), or drop it");
+  return core_.refuse(Code::busy, "a message that was sent early has not landed",
+                      "say that all of it has landed, EarlyMessage::land(), or drop it");
 }
 
 void Loans::land(std::uint64_t token, Bytes bytes, bool is_last) noexcept {

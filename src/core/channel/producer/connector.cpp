@@ -60,17 +60,17 @@ Result<std::unique_ptr<ConsumerResources>> examine(Received& received) {
 void ConsumerListener::stop() noexcept {
   PeerListener::stop();
   inside_.clear();
-  std::vector<Called> called;
+  std::vector<Connection> called;
   const std::lock_guard lock(called_mutex_);
   called.swap(called_);
   is_stopped_ = true;
 }
 
-void ConsumerListener::call(Connection connection, Purpose purpose) {
+void ConsumerListener::call(Connection connection) {
   {
     const std::lock_guard lock(called_mutex_);
     if (is_stopped_) return;
-    called_.push_back({std::move(connection), purpose});
+    called_.push_back(std::move(connection));
   }
   acceptor().rouse(*this);
 }
@@ -92,23 +92,22 @@ void ConsumerListener::watch_wakes() {
 }
 
 void ConsumerListener::greet_called() {
-  std::vector<Called> called;
+  std::vector<Connection> called;
   {
     const std::lock_guard lock(called_mutex_);
     called.swap(called_);
   }
-  for (Called& one : called)
-    if (auto greeted = greet(std::move(one.connection), one.purpose); !greeted)
-      host_.call_failed(greeted.error());
+  for (Connection& one : called)
+    if (auto greeted = greet(std::move(one)); !greeted) host_.call_failed(greeted.error());
 }
 
 // The peer that we call must follow the same rules as a caller, and hears our token only then.
-Result<void> ConsumerListener::greet(Connection connection, Purpose purpose) {
+Result<void> ConsumerListener::greet(Connection connection) {
   const int send_fd = connection.send_fd();
   GANTRY_ASSIGN(const PeerIdentity identity, peer_of(send_fd));
   GANTRY_TRY(admit_peer(send_fd, access()));
   accept_rights(connection.receive_fd(), false);
-  GANTRY_TRY(send_hello(connection, purpose, wire_token(access())));
+  GANTRY_TRY(send_hello(connection, core_.calls, wire_token(access())));
   auto caller = make_peer();
   caller->is_called = true;
   GANTRY_TRY(add(std::move(caller), std::move(connection), identity, kHandshakeTime));
@@ -120,7 +119,7 @@ void ConsumerListener::failed(Peer& peer, const Error& why) {
   tell_own_trouble(peer.connection.send_fd(), why.code);
   if (!peer.is_called) return;
   Error told = why;
-  if (told.code == Code::timed_out) told.message = "the inbox does not answer";
+  if (told.code == Code::timed_out) told.message = "the other end does not answer";
   host_.call_failed(told);
 }
 
@@ -137,7 +136,7 @@ bool ConsumerListener::hear(Peer& peer, Received& received) {
     return answer(caller, received.packet);
   if (caller.is_called) {
     const auto said = expect(std::move(received), PacketKind::hello, 0);
-    host_.call_failed(said ? Error{Code::peer_misbehaved, "the inbox broke the handshake", ""}
+    host_.call_failed(said ? Error{Code::peer_misbehaved, "the other end broke the handshake", ""}
                            : said.error());
   }
   return false;
@@ -150,9 +149,9 @@ bool ConsumerListener::answer(Caller& caller, const WirePacket& hello) {
     return false;
   }
   if (const Code reason = reason_to_refuse(caller, hello); reason != Code::closed) {
-    refuse(caller.connection.send_fd(), reason);
+    refuse(caller.connection.send_fd(), reason, Purpose::join);
     if (caller.is_called)
-      host_.call_failed({Code::permission_denied, "the inbox does not know the token", ""});
+      host_.call_failed({Code::permission_denied, "the other end does not know the token", ""});
     return false;
   }
   const auto told = welcome(caller);
@@ -307,8 +306,8 @@ Result<void> Connector::call(Deadline deadline) {
     if (calling_ || core_.consumers->count() != 0) return {};
   }
   GANTRY_ASSIGN(Fd socket, find_producer(core_.options.directory, core_.name,
-                                         core_.options.interrupt_descriptor, deadline,
-                                         "inbox or server", core_.options.notices));
+                                         core_.options.interrupt_descriptor, deadline, core_.reader,
+                                         core_.options.notices));
   GANTRY_STEP(inbox_found);
   GANTRY_ASSIGN(called_, peer_of(socket.get()));
   GANTRY_ASSIGN(called_life_, peer_pidfd(socket.get(), called_.pid));
@@ -334,7 +333,7 @@ void Connector::begin_call(Connection connection) {
     calling_ = true;
     call_error_.reset();
   }
-  listener_->call(std::move(connection), purpose_);
+  listener_->call(std::move(connection));
 }
 
 Result<void> Connector::wait_for_inbox(Deadline deadline) {
@@ -345,7 +344,7 @@ Result<void> Connector::wait_for_inbox(Deadline deadline) {
     GANTRY_TRY(gate_.wait_until(
         held, deadline, [this] { return core_.consumers->count() != 0 || !calling_; },
         [this]() -> WaitReason {
-          const std::string whom = fmt::format("the inbox (process {})", called_.pid);
+          const std::string whom = fmt::format("the {} (process {})", core_.reader, called_.pid);
           return {WaitReason::Kind::consumer, fmt::format("for {} to answer", whom),
                   fmt::format("{} did not answer in time", whom)};
         },
@@ -356,8 +355,8 @@ Result<void> Connector::wait_for_inbox(Deadline deadline) {
     if (left_again && lost && is_own_trouble(lost->code)) return tl::unexpected(core_.named(*lost));
     const bool is_gone = left_again || call_error_->code == Code::peer_gone;
     if (is_gone && attempt < kTries && !deadline.passed()) continue;
-    return tl::unexpected(core_.named(
-        left_again ? Error{Code::peer_gone, "the inbox left again", ""} : *call_error_));
+    if (left_again) return core_.refuse(Code::peer_gone, "the other end left again");
+    return tl::unexpected(core_.named(*call_error_));
   }
 }
 
@@ -367,7 +366,7 @@ Result<void> Connector::send_control(int control) {
   for (const auto& consumer : core_.consumers->consumers())
     if (!consumer->is_cut)
       return send_control_end(consumer->resources().connection.send_fd(), control);
-  return tl::unexpected(core_.named({Code::peer_gone, "the inbox left again", ""}));
+  return core_.refuse(Code::peer_gone, "the other end left again");
 }
 
 bool Connector::is_alone() const {

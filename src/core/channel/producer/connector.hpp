@@ -31,8 +31,8 @@ class ConsumerListener final : public PeerListener {
   void stop() noexcept;  ///< Lets nobody in any more, and reports no more ends.
   /// Decides anew which wake-up sockets are watched.
   void look_again() noexcept { acceptor().rouse(*this); }
-  /// Says hello to the peer, for that purpose, and serves it as if it had connected to us.
-  void call(Connection connection, Purpose purpose);
+  /// Says hello to the peer and serves it as if it had connected to us.
+  void call(Connection connection);
 
  private:
   struct Caller final : Peer {
@@ -54,7 +54,7 @@ class ConsumerListener final : public PeerListener {
   void accepted() noexcept override { GANTRY_STEP(caller_accepted); }
 
   void greet_called();
-  [[nodiscard]] Result<void> greet(Connection connection, Purpose purpose);
+  [[nodiscard]] Result<void> greet(Connection connection);
   [[nodiscard]] bool answer(Caller& caller, const WirePacket& hello);
   [[nodiscard]] Code reason_to_refuse(const Caller& caller, const WirePacket& hello) const;
   [[nodiscard]] Result<void> welcome(Caller& caller);
@@ -68,11 +68,7 @@ class ConsumerListener final : public PeerListener {
   CreditGate& gate_;
   const ProducerStatus& status_;
   std::mutex called_mutex_;
-  struct Called {
-    Connection connection;
-    Purpose purpose = Purpose::deliver;
-  };
-  std::vector<Called> called_;                // under called_mutex_: not yet greeted
+  std::vector<Connection> called_;            // under called_mutex_: not yet greeted
   bool is_stopped_ = false;                   // under called_mutex_
   std::map<std::uint64_t, unsigned> inside_;  // the host's number of each, by serial
   // A peer that we called hangs up a moment before it dies, and its name is stale only then. So the
@@ -104,8 +100,6 @@ class Connector {
 
   // ---- the called side
 
-  /// Called before the first call: whom it takes the inbox for.
-  void set_purpose(Purpose purpose) noexcept { purpose_ = purpose; }
   /// Looks for the inbox until `deadline` and calls it, unless it is connected or being called.
   [[nodiscard]] Result<void> call(Deadline deadline);
   /// Calls it, and again if it goes away, until it has let us in.
@@ -141,7 +135,6 @@ class Connector {
   CreditGate& gate_;
   const ProducerStatus& status_;
   Reach reach_ = Reach::listens;
-  Purpose purpose_ = Purpose::deliver;
   bool calling_ = false;             // under the lock: the inbox has not answered yet
   std::optional<Error> call_error_;  // under the lock: of the last call
   PeerIdentity called_;

@@ -128,7 +128,7 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, const Condit
   bool marks_came = false;  // [F]
   for (;;) {
     if (lost == Lost::is_an_error) GANTRY_TRY(check_consumers());
-    if (is_stopping()) return fail(Code::closed, fmt::format("channel '{}': it ended", core_.name));
+    if (is_stopping()) return core_.refuse(Code::closed, "it ended");
     const std::string notice = take_notice(patience, why);
     const std::uint64_t now = monotonic_ns();
     WaitPoint point{flags, wakes.fall_asleep(event, now), core_.options.interrupt_descriptor};
@@ -143,16 +143,14 @@ Result<void> CreditGate::sleep_until(Lock& lock, Deadline deadline, const Condit
     const bool is_refreshed = woken == Woken::look;
     if (is_refreshed) wakes.drain(point.descriptors, monotonic_ns());
     if (is_refreshed ? ready() : is_over()) return {};
-    if (woken == Woken::interrupted)
-      return fail(Code::interrupted, fmt::format("channel '{}': interrupted", core_.name));
+    if (woken == Woken::interrupted) return core_.refuse(Code::interrupted, "interrupted");
     if (woken == Woken::timed_out && nap >= kMarkTime && !patience.passed()) marks_came = true;
     const bool is_late = woken == Woken::timed_out && deadline.passed();
     if (!is_late && !looks.are_spent(deadline)) continue;
     if (lost == Lost::is_an_error) GANTRY_TRY(check_consumers());
     const WaitReason reason = why();
-    return tl::unexpected(core_.named(
-        {Code::timed_out, reason.late.empty() ? "timed out waiting " + reason.awaited : reason.late,
-         ""}));
+    return core_.refuse(Code::timed_out,
+                        reason.late.empty() ? "timed out waiting " + reason.awaited : reason.late);
   }
 }
 
@@ -164,7 +162,7 @@ std::string CreditGate::take_notice(Deadline& patience, const Why& why) {
   const WaitReason reason = why();
   const unsigned bit = 1u << static_cast<unsigned>(reason.kind);
   if (reason.awaited.empty() || (std::exchange(noticed_, noticed_ | bit) & bit) != 0) return {};
-  return fmt::format("channel '{}': waiting {}", core_.name, reason.awaited);
+  return core_.named({{}, "waiting " + reason.awaited, {}}).message;
 }
 
 // ---- what was passed on --------------------------------------------------------------------

@@ -52,11 +52,6 @@ constexpr Bytes kPlacesShare = 4;
 /// More than caches that are shared have for one channel.
 constexpr Bytes kMostInPlaces = Bytes{8} << 20;
 
-std::string_view reader_of(Producer::Impl::Reach reach) {
-  using Reach = Producer::Impl::Reach;
-  return reach == Reach::listens ? "consumer" : reach == Reach::calls ? "inbox" : "client";
-}
-
 // One CPU for this thread, one for the consumer, one for the second copier.
 bool wants_second_copier(const ProducerOptions& options) {
   if (options.copy_threads != 0) return options.copy_threads == 2;
@@ -72,7 +67,7 @@ bool wants_second_copier(const ProducerOptions& options) {
 Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view name,
                                                              const ProducerOptions& options,
                                                              std::shared_ptr<Engine> engine,
-                                                             Reach reach) {
+                                                             Reach reach, Purpose calls) {
   // NOLINTEND(performance-unnecessary-value-param)
   GANTRY_TRY(check_channel_name(name));
   GANTRY_TRY(check_options(name, options));
@@ -87,6 +82,9 @@ Result<std::shared_ptr<Producer::Impl>> Producer::Impl::make(std::string_view na
                 "make the pool with RegionOptions::shareable");
   std::shared_ptr<Impl> impl(new Impl(std::move(*pool)));
   impl->core_.engine_name = engine->name();
+  impl->core_.calls = said_for(calls);
+  if (reach != Reach::listens)
+    impl->core_.reader = reach == Reach::calls ? owner_of(calls) : "client";
   GANTRY_ASSIGN(impl->core_.lane, engine->open_lane());
   GANTRY_ASSIGN(impl->queue_lane_, engine->open_lane());
   if (wants_second_copier(options)) {
@@ -121,7 +119,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
   core_.publisher = std::make_unique<Publisher>(
       core_.pool,
       ConsumerSet::Limits{options.slots, core_.options.consumers, options.history,
-                          options.bytes_in_flight, !options.memory.has_value(), reader_of(reach)});
+                          options.bytes_in_flight, !options.memory.has_value(), core_.reader});
   core_.consumers = &core_.publisher->consumers();
   const Bytes most_bytes = options.memory ? 0 : core_.pool.report().budget_bytes / kPlacesShare;
   core_.rotation = Rotation(std::min(options.slots + options.history, kMaxSlots),
@@ -182,10 +180,10 @@ Result<void> Producer::Impl::close(Deadline deadline) {
 
 Result<void> Producer::Impl::wait_for_consumer(Deadline deadline, unsigned count) {
   if (count > core_.options.consumers)
-    return tl::unexpected(core_.named(
-        {Code::invalid_argument,
-         fmt::format("waiting for {} consumers; it takes {}", count, core_.options.consumers),
-         ""}));
+    return core_.refuse(
+        Code::invalid_argument,
+        fmt::format("waiting for {} consumers; it takes {}", count, core_.options.consumers),
+        "raise ProducerOptions::consumers");
   GANTRY_TRY(check_process());
   GANTRY_TRY(stay_in_order(deadline));
   return connector_.wait_for_consumers(deadline, count);
@@ -221,8 +219,8 @@ Result<void> Producer::Impl::check_process() const {
 Result<void> Producer::Impl::check_open() const {
   GANTRY_TRY(check_process());
   if (ended_)
-    return fail(Code::invalid_argument,
-                fmt::format("channel '{}': the stream was ended", core_.name));
+    return core_.refuse(Code::invalid_argument, "the stream was ended by close()",
+                        "open another producer");
   return {};
 }
 
@@ -319,8 +317,7 @@ std::size_t Producer::Impl::send_small_ones(std::span<const ConstByteSpan> paylo
 Result<void> Producer::Impl::check_address(ConstByteSpan payload) const {
   if (payload.data() != nullptr || payload.empty()) [[likely]]
     return {};
-  return fail(Code::invalid_argument, fmt::format("channel '{}': a payload of {} bytes at nullptr",
-                                                  core_.name, payload.size()));
+  return tl::unexpected(core_.named(at_nullptr(payload)));
 }
 
 Result<void> Producer::Impl::send(ConstByteSpan payload, const SendOptions& options) {
@@ -438,17 +435,15 @@ Outcome Producer::Impl::outcome(Ticket ticket) const noexcept {
 
 Result<void> Producer::Impl::wait(Ticket ticket, Deadline deadline) {
   GANTRY_TRY(check_process());
-  if (!queue_)
-    return fail(Code::invalid_argument, fmt::format("channel '{}': no such ticket", core_.name));
+  if (!queue_) return core_.refuse(Code::invalid_argument, "no such ticket");
   return queue_->wait(ticket, deadline, core_.options.interrupt_descriptor);
 }
 
 Result<int> Producer::Impl::sent_descriptor() {
   GANTRY_TRY(check_process());
   if (!queue_)
-    return fail(Code::invalid_argument,
-                fmt::format("channel '{}': there is no ticket to tell of yet", core_.name),
-                "call send_async() first");
+    return core_.refuse(Code::invalid_argument, "there is no ticket to tell of yet",
+                        "call send_async() first");
   return queue_->event_descriptor();
 }
 
@@ -462,8 +457,8 @@ Result<Loan> Producer::Impl::loan(Bytes size, Deadline deadline) {
   const CpuCharge charge(*core_.metrics.meter(), size, calls_++);
   GANTRY_TRY(check_open());
   if (size == 0)
-    return fail(Code::invalid_argument, fmt::format("channel '{}': a loan of 0 bytes", core_.name),
-                "send() an empty payload instead");
+    return core_.refuse(Code::invalid_argument, "a loan of 0 bytes",
+                        "send() an empty payload instead");
   GANTRY_TRY(stay_in_order(deadline));
   return loans_.lend({shared_from_this(), &loans_}, size, deadline);
 }
@@ -479,8 +474,8 @@ Result<EarlyMessage> Producer::Impl::send_early(std::vector<Draft::Part> parts,
   GANTRY_TRY(check_open());
   GANTRY_TRY(loans_.check_landed());
   if (parts.empty())
-    return fail(Code::invalid_argument,
-                fmt::format("channel '{}': an empty draft, sent early", core_.name));
+    return core_.refuse(Code::invalid_argument, "send_early() of a draft without segments",
+                        "add a block of Producer::pool() to it: Draft::move()");
   GANTRY_TRY(stay_in_order(options.deadline));
   return loans_.send_early({shared_from_this(), &loans_}, parts, options);
 }
@@ -544,15 +539,11 @@ Result<std::size_t> Producer::send_batch(std::span<const ConstByteSpan> payloads
 }
 Result<void> Producer::send(Draft draft, const SendOptions& options) {
   return guarded_on(impl_, far_side_, "Producer", [&] {
-    return told(impl_->send(std::move(draft.parts()), options), far_side_.get(), kUnsure);
+    return told(impl_->send(std::move(draft), options), far_side_.get(), kUnsure);
   });
 }
 Result<void> Producer::send(Block block, const SendOptions& options) {
-  return guarded_on(impl_, far_side_, "Producer", [&]() -> Result<void> {
-    Draft draft;
-    draft.move(std::move(block));
-    return told(impl_->send(std::move(draft.parts()), options), far_side_.get(), kUnsure);
-  });
+  return guarded([&] { return send(Draft().move(std::move(block)), options); });
 }
 Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& options) {
   if (impl_ != nullptr) [[likely]]

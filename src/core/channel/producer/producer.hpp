@@ -17,13 +17,20 @@ class GANTRY_LOCAL Producer::Impl final : public std::enable_shared_from_this<Pr
   using Reach = Connector::Reach;
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ProducerOptions& options,
                                             std::shared_ptr<Engine> engine,
-                                            Reach reach = Reach::listens);
+                                            Reach reach = Reach::listens,
+                                            Purpose calls = Purpose::deliver);
   ~Impl();
 
   Result<void> send(ConstByteSpan payload, const SendOptions& options);
   Result<std::size_t> send_batch(std::span<const ConstByteSpan> payloads,
                                  const SendOptions& options);
   Result<void> send(std::vector<Draft::Part> parts, const SendOptions& options);
+  Result<void> send(Draft draft, const SendOptions& options) {
+    return send(std::move(draft.parts()), options);
+  }
+  Result<void> send(Loan loan, const SendOptions& options) {
+    return publish(std::move(loan), options);
+  }
   /// Sends an empty message of the protocol of calls; the counters leave it out.
   Result<void> send_uncounted(const SendOptions& options);
   /// The shortest way of a message, for the caller to try before any other. False: it did nothing.

@@ -9,6 +9,7 @@
 #include "core/channel/fan_out/publisher.hpp"
 #include "core/channel/producer/rotation.hpp"
 #include "core/channel/wire/metrics_page.hpp"
+#include "core/channel/wire/protocol.hpp"
 #include "core/channel/wire/waiter.hpp"
 #include "core/trace/end_trace.hpp"
 #include "core/trace/is_on_in_short.hpp"
@@ -43,17 +44,23 @@ struct ProducerCore {
   [[nodiscard]] ProducerPage& page() noexcept {
     return *reinterpret_cast<ProducerPage*>(memory.data());
   }
-  /// Puts the channel's name in front.
+  /// Puts the kind and the name in front.
   [[nodiscard]] Error named(Error error) const {
-    error.message = fmt::format("channel '{}': {}", name, error.message);
+    error.message =
+        fmt::format("{} '{}': {}", reader == "queue" ? reader : "channel", name, error.message);
     return error;
+  }
+  [[nodiscard]] tl::unexpected<Error> refuse(Code code, std::string what,
+                                             std::string hint = {}) const {
+    return tl::unexpected(named({code, std::move(what), std::move(hint)}));
   }
   [[nodiscard]] SendMode mode_of(const SendOptions& asked) const noexcept {
     return asked.mode == SendMode::automatic ? options.mode : asked.mode;
   }
 
-  /// Under the lock. Then wake those who hold it.
+  /// Under the lock. Then wake those who hold it. A message that was given up is not kept.
   void tell_landed(const Slot& slot, std::uint64_t word) noexcept {
+    if ((word & LandingWord::kAborted) != 0) consumers->kept().take_back(slot);
     page().landing[consumers->slots().index_of(slot)].word.store(word,
                                                                  std::memory_order_seq_cst);  // [L]
   }
@@ -90,6 +97,8 @@ struct ProducerCore {
   }
 
   std::string name;
+  std::string_view reader = "consumer";  // in errors
+  Purpose calls = Purpose::deliver;      // what it says to the owner of a name
   ProducerOptions options;
   Lent lent = Lent::by_caller;
   SpinTime spin;

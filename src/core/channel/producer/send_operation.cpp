@@ -5,12 +5,17 @@
 #include <cstring>
 
 #include "core/base/clock.hpp"
+#include "core/base/os/mapped.hpp"
 #include "core/base/os/memfd.hpp"
 #include "core/channel/wire/draft_checks.hpp"
 #include "core/channel/wire/step.hpp"
+#include "core/tensor/plan_source.hpp"
 
 namespace gantry {
 namespace {
+
+constexpr const char* kStaysMapped =
+    "the payload must stay mapped, and its file as long, until it was sent";
 
 std::optional<detail::RegionSlice> slice_of(const Draft::Part& part) {
   if (!part.forwarded || part.forwarded->owner() == nullptr) return std::nullopt;
@@ -49,7 +54,7 @@ Error copy_error(const Completion& completion, Bytes bytes) {
           fmt::format("copying {} bytes: the {} engine stopped after {}: {} at {:#x}", bytes,
                       to_string(completion.engine), completion.bytes_done,
                       to_string(completion.cause), completion.fault_address),
-          theirs ? "the payload must stay mapped, and its file as long, until it was sent" : ""};
+          theirs ? kStaysMapped : ""};
 }
 
 CacheUse CacheUses::of(const Lane& lane, Bytes bytes) {
@@ -83,11 +88,13 @@ Result<void> SendOperation::run() {
 
 Result<Slot*> SendOperation::run_early() {
   GANTRY_TRY(look_at_parts());
-  const auto is_forwarded = [](const Draft::Part& part) { return part.forwarded != nullptr; };
-  if (packed_ != 0 || std::ranges::any_of(parts_, is_forwarded))
-    return tl::unexpected(
-        core_.named({Code::invalid_argument, "only blocks of its pool can be sent early",
-                     "allocate them from Producer::pool(): Draft::move()"}));
+  const auto is_other = [](auto& part) { return !part.moved && (part.forwarded || size_of(part)); };
+  if (const auto other = std::ranges::find_if(parts_, is_other); other != parts_.end())
+    return core_.refuse(Code::invalid_argument,
+                        fmt::format("segment {} of {} is no block of this producer's pool, so it "
+                                    "cannot be sent early",
+                                    other - parts_.begin() + 1, parts_.size()),
+                        "allocate a block by Producer::pool(), and add it by Draft::move()");
   mode_ = SendMode::pipelined;
   Lock held = core_.lock();
   const auto result = with_slot(held, [&]() -> Result<void> {
@@ -142,23 +149,20 @@ Result<void> SendOperation::look_at_parts() {
   GANTRY_TRY(named(check_segments(parts_.size())));
   for (Draft::Part& part : parts_) {
     if (part.forwarded && !is_held(part))
-      return tl::unexpected(core_.named(
-          {Code::invalid_argument,
-           fmt::format("a forwarded message of {} bytes was released before it was sent",
-                       part.bytes.size()),
-           "forward a message that is still held"}));
+      return core_.refuse(
+          Code::invalid_argument,
+          fmt::format("a forwarded message of {} bytes was released before it was sent",
+                      part.bytes.size()),
+          "forward a message that is still held");
     // Private to this process, or to be out of everybody's reach.
     if (part.forwarded && (immutable || !slice_of(part))) part.copied = part.bytes;
     if (part.moved && immutable)
-      return tl::unexpected(core_.named(
-          {Code::invalid_argument, "a block of the pool cannot be immutable: it stays writable",
-           "send a copy: Draft::copy()"}));
+      return core_.refuse(Code::invalid_argument,
+                          "a block of the pool cannot be immutable: it stays writable",
+                          "send a copy: Draft::copy()");
     if (part.moved) GANTRY_TRY(check_block(part));
     if (part.tensor && !part.tensor->fits(part.bytes.size()))
-      return tl::unexpected(core_.named(
-          {Code::invalid_argument,
-           fmt::format("a tensor that does not fit its segment of {} bytes", part.bytes.size()),
-           ""}));
+      return tl::unexpected(core_.named(shape::does_not_fit(*part.tensor, part.bytes.size())));
     total_ += size_of(part);
     if (!is_copied(part)) continue;
     packed_ = round_up(packed_, Pool::kLineAlignment) + size_of(part);
@@ -169,9 +173,8 @@ Result<void> SendOperation::look_at_parts() {
 
 Result<void> SendOperation::check_block(const Draft::Part& part) const {
   if (!core_.pool.owns(part.block))
-    return tl::unexpected(
-        core_.named({Code::invalid_argument, "that block is empty or of another pool",
-                     "allocate it from Producer::pool(), or send a copy"}));
+    return core_.refuse(Code::invalid_argument, "that block is empty or of another pool",
+                        "allocate it from Producer::pool(), or send a copy");
   return named(check_block_size(part));
 }
 
@@ -197,7 +200,15 @@ bool SendOperation::has_memory() noexcept {
          (packed_ == 0 || PayloadAllocator::reuse(*slot_, memory_bytes()));
 }
 
+// Making all pages of a large payload for a copy that fails takes seconds.
 Result<void> SendOperation::take_memory() {
+  constexpr Bytes kLarge = Bytes{1} << 20;
+  for (const Draft::Part& part : parts_)
+    if (is_copied(part) && part.bytes.size() >= kLarge && !is_mapped(part.bytes))
+      return core_.refuse(Code::invalid_argument,
+                          fmt::format("a payload of {} bytes at {}: not all of it is mapped",
+                                      part.bytes.size(), fmt::ptr(part.bytes.data())),
+                          kStaysMapped);
   if (mode_ == SendMode::immutable) {
     GANTRY_ASSIGN(sealed_, copy_sealed());
   } else if (packed_ > 0) {
@@ -452,8 +463,8 @@ Result<void> SendOperation::await_window(std::uint64_t chunk) {
   if (passed) return {};
   GANTRY_TRY(gate_.check_consumers());
   if (!slot_->was_missed) return {};
-  return tl::unexpected(core_.named(  // another consumer came since
-      {Code::peer_gone, "the consumer left before it took the streamed message", "send it again"}));
+  return core_.refuse(Code::peer_gone,  // another consumer came since
+                      "the consumer left before it took the streamed message", "send it again");
 }
 
 Result<void> SendOperation::copy(Move move) {

@@ -169,8 +169,7 @@ Result<void> WorkMember::Impl::reserve(Deadline deadline) {
   auto granted = await(place_, deadline);
   if (!granted && granted.error().code == Code::timed_out)
     granted = leave(place_, Deadline::after(kPatience));  // the queue answers at once
-  if (!granted) return tl::unexpected(std::move(granted).error());
-  return {};
+  return std::move(granted).map([](auto) {});
 }
 
 Result<void> WorkMember::Impl::give_place_back() {
@@ -227,8 +226,8 @@ WorkMember::~WorkMember() {
 Result<WorkMember> WorkMember::connect(std::string_view name, const WorkMemberOptions& options,
                                        std::shared_ptr<Engine> engine, Deadline deadline) {
   return guarded([&]() -> Result<WorkMember> {
-    GANTRY_ASSIGN(auto link, ClientLink::make_member(name, client_options(options),
-                                                     std::move(engine), deadline));
+    GANTRY_ASSIGN(auto link, ClientLink::make(Purpose::work, name, client_options(options),
+                                              std::move(engine), deadline));
     return WorkMember(std::make_unique<Impl>(name, options, std::move(link)));
   });
 }
@@ -267,25 +266,18 @@ Result<WorkQueueReport> WorkMember::report(Deadline deadline) {
   });
 }
 
-namespace {
-Result<void> without_payload(Result<Message> reply) {
-  if (!reply) return tl::unexpected(std::move(reply).error());
-  return {};
-}
-}  // namespace
-
 Result<void> WorkMember::task_done(Deadline deadline) {
   return guarded_on(impl_, "WorkMember",
-                    [&] { return without_payload(impl_->ask(WorkQuestion::finished, deadline)); });
+                    [&] { return impl_->ask(WorkQuestion::finished, deadline).map([](auto) {}); });
 }
 Result<void> WorkMember::wait_until_finished(Deadline deadline) {
   return guarded_on(impl_, "WorkMember", [&] {
-    return without_payload(impl_->ask(WorkQuestion::all_finished, deadline));
+    return impl_->ask(WorkQuestion::all_finished, deadline).map([](auto) {});
   });
 }
 Result<void> WorkMember::wait_until_done(Deadline deadline) {
   return guarded_on(impl_, "WorkMember",
-                    [&] { return without_payload(impl_->ask(WorkQuestion::all_done, deadline)); });
+                    [&] { return impl_->ask(WorkQuestion::all_done, deadline).map([](auto) {}); });
 }
 Result<int> WorkMember::event_descriptor() {
   return guarded_on(impl_, "WorkMember", [&] { return impl_->event_descriptor(); });

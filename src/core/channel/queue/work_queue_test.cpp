@@ -19,6 +19,7 @@ using test::pattern;
 using test::same;
 using test::soon;
 using testing::HasSubstr;
+using testing::StartsWith;
 
 using WorkQueues = test::Queues;
 
@@ -406,7 +407,34 @@ TEST_F(WorkQueues, AMemberIsRefusedWhereNoQueueIs) {
   const auto member =
       WorkMember::connect("jobs", joining, std::make_shared<test::PlainEngine>(), soon());
   ASSERT_FALSE(member);
-  EXPECT_EQ(member.error().code, Code::invalid_argument) << to_string(member.error());
+  EXPECT_EQ(member.error().code, Code::invalid_argument);
+  EXPECT_EQ(member.error().message, "queue 'jobs': the name's owner is of another kind: inbox");
+}
+
+TEST_F(WorkQueues, AMemberWithoutItsQueueIsToldTheNamesThatThereAre) {
+  WorkQueue queue = open();
+  WorkMemberOptions joining;
+  joining.directory = directory_.path();
+  const auto member =
+      WorkMember::connect("jbos", joining, std::make_shared<test::PlainEngine>(), Deadline::now());
+  ASSERT_FALSE(member);
+  EXPECT_EQ(to_string(member.error()),
+            "queue 'jbos': no queue appeared in time; start the queue, or check the name and "
+            "GANTRY_DIR: in " +
+                directory_.path() + " there is jobs");
+}
+
+TEST_F(WorkQueues, ItsOwnErrorsCallItAQueue) {
+  std::optional<WorkQueue> queue(open());
+  WorkMember member = join();
+  EXPECT_FALSE(member.get(Deadline::now()));
+  queue.reset();
+  const auto item = member.get(soon());
+  ASSERT_FALSE(item);
+  EXPECT_THAT(item.error().message, StartsWith("queue 'jobs'"));
+  Result<void> put;
+  while (put) put = member.put(pattern(10, 1), soon());
+  EXPECT_THAT(put.error().message, StartsWith("queue 'jobs': the queue (process "));
 }
 
 TEST_F(WorkQueues, RefuseWhatIsNoNameAndASecondOne) {
@@ -420,8 +448,9 @@ TEST_F(WorkQueues, RefuseWhatIsNoNameAndASecondOne) {
   WorkQueue queue = open();
   WorkQueueOptions options;
   options.channel.directory = directory_.path();
-  EXPECT_EQ(WorkQueue::open("jobs", options, std::make_shared<test::PlainEngine>()).error().code,
-            Code::already_exists);
+  const auto second = WorkQueue::open("jobs", options, std::make_shared<test::PlainEngine>());
+  EXPECT_EQ(second.error().code, Code::already_exists);
+  EXPECT_EQ(second.error().message, "queue 'jobs': this process has that name already");
 }
 
 // One that speaks the protocol, and claims what is another's.
@@ -434,8 +463,10 @@ TEST_F(WorkQueues, AStrangerGetsNothingAndTakesNothing) {
   ClientOptions options;
   options.directory = directory_.path();
   const auto engine = std::make_shared<test::PlainEngine>();
-  EXPECT_EQ(Client::connect("jobs", options, engine, soon()).error().code, Code::invalid_argument);
-  const auto stranger = *ClientLink::make_member("jobs", options, engine, soon());
+  const auto client = Client::connect("jobs", options, engine, soon());
+  EXPECT_EQ(client.error().code, Code::invalid_argument);
+  EXPECT_EQ(client.error().message, "channel 'jobs': the name's owner is of another kind: queue");
+  const auto stranger = *ClientLink::make(Purpose::work, "jobs", options, engine, soon());
   for (const RpcKind said : {RpcKind::post, RpcKind::note})
     for (std::uint32_t what = 0; what < 8; ++what)
       for (const std::uint64_t of : {std::uint64_t{0}, item->number(), std::uint64_t{77}})

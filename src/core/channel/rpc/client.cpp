@@ -34,43 +34,28 @@ Error read_refusal(ConstByteSpan bytes) {
 
 }  // namespace
 
-Result<std::shared_ptr<ClientLink>> ClientLink::make(std::string_view name,
+// By value, as in Client::connect(); kept for reconnect().
+Result<std::shared_ptr<ClientLink>> ClientLink::make(Purpose purpose, std::string_view name,
                                                      const ClientOptions& options,
                                                      std::shared_ptr<Engine> engine,
                                                      Deadline deadline) {
-  GANTRY_ASSIGN(auto link, make_for(Purpose::deliver, name, options, std::move(engine), deadline));
-  GANTRY_TRY(link->introduce(deadline));
-  return link;
-}
-
-Result<std::shared_ptr<ClientLink>> ClientLink::make_member(std::string_view name,
-                                                            const ClientOptions& options,
-                                                            std::shared_ptr<Engine> engine,
-                                                            Deadline deadline) {
-  return make_for(Purpose::work, name, options, std::move(engine), deadline);
-}
-
-// By value, as in Client::connect(); kept for reconnect().
-Result<std::shared_ptr<ClientLink>> ClientLink::make_for(Purpose purpose, std::string_view name,
-                                                         const ClientOptions& options,
-                                                         std::shared_ptr<Engine> engine,
-                                                         Deadline deadline) {
   auto link = std::make_shared<ClientLink>();
   link->name_ = link->label_ = name;
+  link->purpose_ = purpose;
   link->options_ = options;
   GANTRY_ASSIGN(link->options_.acceptor, Acceptor::of(options));  // one for both directions
   link->engine_ = std::move(engine);
-  GANTRY_TRY(link->set_up(purpose, deadline));
+  GANTRY_TRY(link->set_up(deadline));
+  if (purpose == Purpose::call) GANTRY_TRY(link->introduce(deadline));
   return link;
 }
 
-Result<void> ClientLink::set_up(Purpose purpose, Deadline deadline) {
+Result<void> ClientLink::set_up(Deadline deadline) {
   GANTRY_ASSIGN(server_moves_, make_event());
   ProducerOptions requests{end_part(options_), payload_part(options_)};
   requests.consumers_event = server_moves_.get();
-  GANTRY_ASSIGN(requests_,
-                Producer::Impl::make(name_, requests, engine_, Producer::Impl::Reach::calls));
-  requests_->connector().set_purpose(purpose);
+  GANTRY_ASSIGN(requests_, Producer::Impl::make(name_, requests, engine_,
+                                                Producer::Impl::Reach::calls, purpose_));
   return requests_->connector().wait_for_inbox(deadline);
 }
 
@@ -114,7 +99,7 @@ Result<void> ClientLink::listen_for_replies() {
 }
 
 Result<void> ClientLink::check_process() const {
-  return check_not_forked(fork_guard_, "server", label_);
+  return check_not_forked(fork_guard_, owner_of(purpose_), label_);
 }
 
 void ClientLink::hang_up() noexcept {
@@ -128,10 +113,10 @@ void ClientLink::hang_up() noexcept {
 
 void ClientLink::lose(const Error& why) {
   if (lost_) return;
-  Error told{why.code,
-             fmt::format("server '{}' (process {}) {}", label_, requests_->connector().called().pid,
-                         why.message),
-             why.hint};
+  Error told{
+      why.code,
+      fmt::format("{} (process {}) {}", called(), requests_->connector().called().pid, why.message),
+      why.hint};
   lost_ = far_side_ ? far_side_->reason(std::move(told)) : std::move(told);
   if (settled_) ring(settled_.get());
 }
@@ -145,7 +130,7 @@ void ClientLink::attach(std::shared_ptr<detail::FarSide> far_side) {
 
 Result<std::shared_ptr<ClientLink>> ClientLink::again(Deadline deadline) const {
   if (far_side_) GANTRY_TRY(far_side_->reconnect(deadline));
-  auto next = make(name_, options_, engine_, deadline);
+  auto next = make(purpose_, name_, options_, engine_, deadline);
   if (next && far_side_) (*next)->attach(far_side_);
   return next;
 }
@@ -190,8 +175,8 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
     const auto call = calls_.find(correlation);
     if (call == calls_.end())
       return fail(Code::invalid_argument,
-                  fmt::format("server '{}': call {} was cancelled, or its outcome was taken",
-                              label_, correlation));
+                  fmt::format("{}: call {} was cancelled, or its outcome was taken", called(),
+                              correlation));
     const bool more = watched_ && take_all();  // I3
     if (call->second.outcome || lost_) {
       Result<Message> outcome =
@@ -212,7 +197,7 @@ Result<Message> ClientLink::wait(std::uint64_t correlation, Deadline deadline) {
       call->second.sleeps = true;
     if (watched_) set_timer();
     if (more && is_late) ring(settled_.get());  // there was more than could be taken: I3
-    return fail(Code::timed_out, fmt::format("server '{}': no reply in time", label_));
+    return fail(Code::timed_out, called() + ": no reply in time");
   }
 }
 
@@ -229,7 +214,7 @@ Result<void> ClientLink::wait_once(Deadline deadline) {
     look_for_server();
     return {};
   }
-  return fail(Code::interrupted, fmt::format("server '{}': interrupted", label_));
+  return fail(Code::interrupted, called() + ": interrupted");
 }
 
 // Replies that the server sent before it went count.
@@ -331,8 +316,6 @@ void ClientLink::set_timer() noexcept {
   ::timerfd_settime(timer_.get(), 0, &at, nullptr);
 }
 
-// ---- the handles -----------------------------------------------------------------------------
-
 // ---- a call in flight ----------------------------------------------------------------------
 
 PendingReply::PendingReply() noexcept = default;
@@ -347,10 +330,7 @@ PendingReply::~PendingReply() {
 }
 
 Result<Message> PendingReply::wait(Deadline deadline) {
-  return guarded([&]() -> Result<Message> {
-    if (!link_) return fail(Code::invalid_argument, "an empty PendingReply");
-    return link_->wait(correlation_, deadline);
-  });
+  return guarded_on(link_, "PendingReply", [&] { return link_->wait(correlation_, deadline); });
 }
 bool PendingReply::is_over() const noexcept {
   return !link_ || link_->is_over(correlation_);
@@ -359,10 +339,7 @@ void PendingReply::cancel() noexcept {
   if (link_) link_->cancel(correlation_);
 }
 Result<int> PendingReply::event_descriptor() {
-  return guarded([&]() -> Result<int> {
-    if (!link_) return fail(Code::invalid_argument, "an empty PendingReply");
-    return link_->event_descriptor();
-  });
+  return guarded_on(link_, "PendingReply", [&] { return link_->event_descriptor(); });
 }
 void PendingReply::note_woken() noexcept {
   if (link_) link_->note_woken();
@@ -383,7 +360,8 @@ Client::~Client() {
 Result<Client> Client::connect(std::string_view name, const ClientOptions& options,
                                std::shared_ptr<Engine> engine, Deadline deadline) {
   return guarded([&]() -> Result<Client> {
-    GANTRY_ASSIGN(auto link, ClientLink::make(name, options, std::move(engine), deadline));
+    GANTRY_ASSIGN(auto link,
+                  ClientLink::make(Purpose::call, name, options, std::move(engine), deadline));
     return Client(std::move(link));
   });
 }
@@ -406,53 +384,37 @@ Result<void> Client::check() {
   return guarded_on(link_, "Client", [&] { return link_->check(); });
 }
 
-Result<PendingReply> Client::call_async(ConstByteSpan payload, const CallOptions& options) {
+template <class Payload>
+Result<PendingReply> Client::ask(Payload payload, const CallOptions& options) {
   return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
     PendingReply pending;
     GANTRY_ASSIGN(pending.correlation_, link_->begin(options, [&](const SendOptions& sending) {
-      return link_->requests().send(payload, sending);
+      return link_->requests().send(std::move(payload), sending);
     }));
     pending.link_ = link_;
     return pending;
   });
 }
-
+Result<PendingReply> Client::call_async(ConstByteSpan payload, const CallOptions& options) {
+  return ask(payload, options);
+}
 Result<PendingReply> Client::call_async(Draft draft, const CallOptions& options) {
-  return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
-    PendingReply pending;
-    GANTRY_ASSIGN(pending.correlation_, link_->begin(options, [&](const SendOptions& sending) {
-      return link_->requests().send(std::move(draft.parts()), sending);
-    }));
-    pending.link_ = link_;
-    return pending;
-  });
+  return ask(std::move(draft), options);
+}
+Result<PendingReply> Client::call_async(Loan loan, const CallOptions& options) {
+  return ask(std::move(loan), options);
 }
 
 Result<Loan> Client::loan(Bytes size, Deadline deadline) {
   return guarded_on(link_, "Client", [&] { return link_->loan(size, deadline); });
 }
 
-Result<PendingReply> Client::call_async(Loan loan, const CallOptions& options) {
-  return guarded_on(link_, "Client", [&]() -> Result<PendingReply> {
-    PendingReply pending;
-    GANTRY_ASSIGN(pending.correlation_, link_->begin(options, [&](const SendOptions& sending) {
-      return link_->requests().publish(std::move(loan), sending);
-    }));
-    pending.link_ = link_;
-    return pending;
-  });
-}
-
 Result<Message> Client::call(ConstByteSpan payload, const CallOptions& options) {
-  return guarded([&]() -> Result<Message> {
-    GANTRY_ASSIGN(PendingReply pending, call_async(payload, options));
-    return pending.wait();
-  });
+  return call_async(payload, options).and_then([](PendingReply one) { return one.wait(); });
 }
 Result<Message> Client::call(Draft draft, const CallOptions& options) {
-  return guarded([&]() -> Result<Message> {
-    GANTRY_ASSIGN(PendingReply pending, call_async(std::move(draft), options));
-    return pending.wait();
+  return call_async(std::move(draft), options).and_then([](PendingReply one) {
+    return one.wait();
   });
 }
 

@@ -22,16 +22,12 @@ namespace gantry {
 /// A connection to one server and one back. Used by the caller's thread.
 class ClientLink {
  public:
-  static Result<std::shared_ptr<ClientLink>> make(std::string_view name,
+  /// `purpose`: `call`; or `work`, without a way back: until introduce() has succeeded it only
+  /// posts.
+  static Result<std::shared_ptr<ClientLink>> make(Purpose purpose, std::string_view name,
                                                   const ClientOptions& options,
                                                   std::shared_ptr<Engine> engine,
                                                   Deadline deadline);
-  /// A connection to a queue of work, without a way back: until introduce() has succeeded it only
-  /// posts.
-  static Result<std::shared_ptr<ClientLink>> make_member(std::string_view name,
-                                                         const ClientOptions& options,
-                                                         std::shared_ptr<Engine> engine,
-                                                         Deadline deadline);
   [[nodiscard]] Result<void> introduce(Deadline deadline);
   /// The same with the name's present server.
   [[nodiscard]] Result<std::shared_ptr<ClientLink>> again(Deadline deadline) const;
@@ -63,12 +59,11 @@ class ClientLink {
     bool sleeps = false;  // it was asked for in vain: its waiter sleeps on event_descriptor()
   };
 
-  [[nodiscard]] static Result<std::shared_ptr<ClientLink>> make_for(Purpose purpose,
-                                                                    std::string_view name,
-                                                                    const ClientOptions& options,
-                                                                    std::shared_ptr<Engine> engine,
-                                                                    Deadline deadline);
-  [[nodiscard]] Result<void> set_up(Purpose purpose, Deadline deadline);
+  [[nodiscard]] Result<void> set_up(Deadline deadline);
+  /// "server 'NAME'" or "queue 'NAME'".
+  [[nodiscard]] std::string called() const {
+    return fmt::format("{} '{}'", owner_of(purpose_), label_);
+  }
   [[nodiscard]] Result<void> listen_for_replies();
   [[nodiscard]] Result<void> wait_once(Deadline deadline);
   /// Takes replies that are there, within bounds. True: there may be more.
@@ -84,7 +79,8 @@ class ClientLink {
 
   ForkGuard fork_guard_;
   std::string name_;
-  std::string label_;  // in errors: the name, and the host if it is another one
+  Purpose purpose_ = Purpose::call;  // or work
+  std::string label_;                // in errors: the name, and the host if it is another one
   std::shared_ptr<detail::FarSide> far_side_;  // null: the server is on this host
   ClientOptions options_;
   std::shared_ptr<Engine> engine_;
@@ -107,8 +103,7 @@ Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
   GANTRY_ASSERT(is_introduced_);
   if (lost_) return tl::unexpected(*lost_);
   if (calls_.size() >= Client::kMaxCalls)
-    return fail(Code::busy,
-                fmt::format("server '{}': {} calls are in flight", label_, calls_.size()),
+    return fail(Code::busy, fmt::format("{}: {} calls are in flight", called(), calls_.size()),
                 "wait for one of them");
   SendOptions sending;
   sending.deadline =

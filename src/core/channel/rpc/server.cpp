@@ -78,7 +78,7 @@ Result<std::shared_ptr<Server::Impl>> Server::Impl::make(std::string_view name,
   };
   GANTRY_ASSIGN(impl->inbox_,
                 Inbox::Impl::make(name, inbox, is_no_payload,
-                                  impl->events_.request ? Purpose::work : Purpose::deliver));
+                                  impl->events_.request ? Purpose::work : Purpose::call));
   impl->options_.channel.metrics_descriptor = -1;
   if (!impl->events_.request) GANTRY_TRY(impl->watch_queued());
   return impl;
@@ -387,31 +387,23 @@ bool Request::is_cancelled() {
   return !impl_ || impl_->is_cancelled();
 }
 
-Result<void> Request::reply(ConstByteSpan payload, const ReplyOptions& options) {
-  return guarded_on(impl_, "Request", [&]() -> Result<void> {
-    return impl_->answer(
-        options, RpcKind::reply,
-        [&](Producer::Impl& replies, const SendOptions& as) { return replies.send(payload, as); });
+template <class Payload>
+Result<void> Request::Impl::reply(Payload payload, const ReplyOptions& options) {
+  return answer(options, RpcKind::reply, [&](Producer::Impl& replies, const SendOptions& as) {
+    return replies.send(std::move(payload), as);
   });
 }
+Result<void> Request::reply(ConstByteSpan payload, const ReplyOptions& options) {
+  return guarded_on(impl_, "Request", [&] { return impl_->reply(payload, options); });
+}
 Result<void> Request::reply(Draft draft, const ReplyOptions& options) {
-  return guarded_on(impl_, "Request", [&]() -> Result<void> {
-    return impl_->answer(options, RpcKind::reply,
-                         [&](Producer::Impl& replies, const SendOptions& as) {
-                           return replies.send(std::move(draft.parts()), as);
-                         });
-  });
+  return guarded_on(impl_, "Request", [&] { return impl_->reply(std::move(draft), options); });
+}
+Result<void> Request::reply(Loan loan, const ReplyOptions& options) {
+  return guarded_on(impl_, "Request", [&] { return impl_->reply(std::move(loan), options); });
 }
 Result<Loan> Request::loan(Bytes size, Deadline deadline) {
   return guarded_on(impl_, "Request", [&] { return impl_->loan(size, deadline); });
-}
-Result<void> Request::reply(Loan loan, const ReplyOptions& options) {
-  return guarded_on(impl_, "Request", [&]() -> Result<void> {
-    return impl_->answer(options, RpcKind::reply,
-                         [&](Producer::Impl& replies, const SendOptions& as) {
-                           return replies.publish(std::move(loan), as);
-                         });
-  });
 }
 Result<void> Request::refuse(const Error& error) {
   return guarded_on(impl_, "Request", [&] { return impl_->refuse(error); });

@@ -86,6 +86,8 @@ class GANTRY_LOCAL Request::Impl {
   /// `send` sends the answer with the options it is given.
   template <class Send>
   [[nodiscard]] Result<void> answer(const ReplyOptions& options, RpcKind kind, Send send);
+  template <class Payload>  // bytes, a Draft or a Loan
+  [[nodiscard]] Result<void> reply(Payload payload, const ReplyOptions& options);
   [[nodiscard]] Result<Loan> loan(Bytes size, Deadline deadline);
   [[nodiscard]] Result<void> refuse(const Error& error);
   void forget() noexcept { answered_ = true; }  ///< The request is dropped, and nobody waits.

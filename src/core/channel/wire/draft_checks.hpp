@@ -12,6 +12,11 @@ namespace gantry {
               fmt::format("no send mode has the number {}", static_cast<int>(mode)));
 }
 
+[[nodiscard]] inline Error at_nullptr(ConstByteSpan payload) {
+  return {Code::invalid_argument, fmt::format("a payload of {} bytes at nullptr", payload.size()),
+          "pass the address of its bytes, or an empty payload"};
+}
+
 [[nodiscard]] inline Result<void> check_segments(std::size_t count) {
   if (count <= kMaxSegments) return {};
   return fail(Code::too_large,

@@ -63,10 +63,11 @@ std::optional<Error> told_why(int receive_fd) {
   return Error{code, "has no descriptors or no memory left, and ended the session", kRaiseTheirs};
 }
 
-void refuse(int socket, Code reason) noexcept {
+void refuse(int socket, Code reason, Purpose served) noexcept {
   WirePacket packet;
   packet.kind = PacketKind::refused;
   packet.reason = static_cast<std::uint32_t>(reason);
+  packet.purpose = served;
   static_cast<void>(send_wire(socket, packet));
 }
 
@@ -119,8 +120,11 @@ Result<Received> expect(Received received, PacketKind kind, std::size_t fds) {
       return fail(code, "the other process has no descriptors or no memory left to let this one in",
                   kRaiseTheirs);
     if (code == Code::invalid_argument)
-      return fail(code, "the name is of the other kind",
-                  "consumers join the channel of a producer, producers connect to an inbox");
+      return fail(
+          code,
+          fmt::format("the name's owner is of another kind: {}", owner_of(received.packet.purpose)),
+          "open a Consumer for a producer, Producer::connect() for an inbox, a Client for a "
+          "server, a WorkMember for a queue");
     return fail(Code::permission_denied, "the other process refuses this one",
                 "run both as the same user, or list it in EndOptions::access; tokens must be "
                 "the same");

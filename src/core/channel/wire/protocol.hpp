@@ -5,6 +5,7 @@
 #include <gantry/types.hpp>
 #include <optional>
 
+#include "core/base/enum_text.hpp"
 #include "core/base/os/socket.hpp"
 
 namespace gantry {
@@ -33,8 +34,16 @@ enum class PacketKind : std::uint32_t {
   control,
   slabs,
 };
-/// `work`: as `deliver`, at a queue of work, whose members are not an inbox's producers.
-enum class Purpose : std::uint32_t { join = 1, inspect, deliver, work };
+/// `work`: as `deliver`, at a queue of work, whose members are not an inbox's producers. `call`: at
+/// a server, whose clients say `deliver` like an inbox's producers; sent only in a refusal.
+enum class Purpose : std::uint32_t { join = 1, inspect, deliver, work, call };
+[[nodiscard]] constexpr Purpose said_for(Purpose served) noexcept {
+  return served == Purpose::call ? Purpose::deliver : served;
+}
+/// The end that has the name, in errors: "producer", "inbox", "server" or "queue".
+[[nodiscard]] constexpr std::string_view owner_of(Purpose served) noexcept {
+  return text_in({"unknown", "producer", "unknown", "inbox", "queue", "server"}, served);
+}
 
 inline constexpr std::size_t kTokenBytes = 64;
 using WireToken = std::array<std::byte, kTokenBytes>;
@@ -46,7 +55,7 @@ struct WirePacket {
   std::uint64_t magic = kMagic;
   std::uint32_t version = 0;
   PacketKind kind{};
-  Purpose purpose{};         // hello
+  Purpose purpose{};         // hello; refused: what the name serves, 0 if it is not said
   std::uint32_t slab = 0;    // slab, slab_gone
   std::uint64_t bytes = 0;   // slab: its size. status: size of the answer that follows
   std::uint32_t reason = 0;  // refused: a Code
@@ -67,8 +76,8 @@ class Connection;
                                       const WireToken& token);
 /// The refusal that the other end sent before it closed the socket, if any; else `error`.
 [[nodiscard]] Error refusal_or(int receive_fd, Error error);
-/// Sends a refusal, unless the other end is gone.
-void refuse(int socket, Code reason) noexcept;
+/// Sends a refusal, unless the other end is gone. `served`: the purpose that the name serves.
+void refuse(int socket, Code reason, Purpose served = {}) noexcept;
 /// True if a handshake or a session failed by no fault of the other side, which is then told why it
 /// is refused.
 [[nodiscard]] constexpr bool is_own_trouble(Code code) noexcept {

@@ -235,7 +235,7 @@ Result<Need> PoolState::need_for(Bytes size, const BlockOptions& options) const 
     return fail(Code::too_large,
                 fmt::format("a block of {} bytes aligned to {}: the limit is {} bytes", size,
                             alignment, most),
-                "split it, or raise the budget if the machine has the memory");
+                "split it, or raise PoolOptions::budget_bytes");
   if (alignment > kPage) return Need{size, round_up(size, kPage), alignment, kNoClass, true};
   // Between a line and a page only a page keeps every piece of a run aligned.
   const Bytes capacity = capacity_for(alignment > kLine ? std::max(size, kPage) : size);
@@ -479,7 +479,7 @@ Result<Bytes> PoolState::fit_budget(const Need& need) {
                         ? std::string()
                         : fmt::format(", {} of them by memory that readers still map", lingering),
                     largest_of(store_.holders(tags_))),
-        "release blocks sooner, or raise the budget");
+        "release blocks sooner, or raise PoolOptions::budget_bytes");
   }
   const Bytes left = system_memory().available;
   if (*fit > left) fit = need.least_slab();
