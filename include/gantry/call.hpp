@@ -582,7 +582,6 @@ class GANTRY_API EventLoop {
   /// run().
   Result<void> run();
   void stop() noexcept;  ///< Makes run() return before it resumes another task. Any thread.
-  [[nodiscard]] std::size_t tasks() const noexcept;  ///< Number of tasks that have not ended.
 
   /// For awaitables: resumes `waiting` once, when the descriptor is readable.
   [[nodiscard]] Result<void> watch(int descriptor, std::coroutine_handle<> waiting);

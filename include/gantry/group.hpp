@@ -78,8 +78,6 @@ class GANTRY_API Group {
   [[nodiscard]] unsigned ranks() const noexcept;
   /// The group's name.
   [[nodiscard]] const std::string& name() const noexcept;
-  /// Number of the group, equal at all ranks and unique among groups.
-  [[nodiscard]] std::uint64_t epoch() const noexcept;
   /// The path to a rank: "shared, process 17"; for this rank: "this one".
   [[nodiscard]] std::string explain(unsigned rank) const;
   /// Success, or the reason why the group is broken.

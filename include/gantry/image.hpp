@@ -397,7 +397,6 @@ class GANTRY_API ImageKeeper {
   /// continues, and the next call completes it.
   [[nodiscard]] Result<void> serve(const std::function<void(const KeptImage&)>& changed = {},
                                    Deadline deadline = Deadline::never());
-  [[nodiscard]] std::vector<KeptImage> images() const;  ///< State of all images.
 
  private:
   struct GANTRY_LOCAL State;

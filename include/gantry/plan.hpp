@@ -168,7 +168,7 @@ struct GANTRY_API RankStatus {
   RankState state = RankState::joining;          ///< Present state.
   std::string why;                               ///< Reason for `broken`.
   std::chrono::nanoseconds in_state{};           ///< Time in the present state.
-  std::uint64_t epoch = 0;                       ///< Group::epoch().
+  std::uint64_t epoch = 0;  ///< Number of the group, equal at all its ranks, unique among groups.
   std::uint64_t operation = 0;  ///< Number of the group's common call, from 1; 0: not in a call.
   std::uint64_t plan_hash = 0;  ///< Hash of the newest plan.
   std::string plan;             ///< Plan::about of the newest plan.

@@ -130,8 +130,10 @@ TEST_F(PlanCli, HelpNamesCollectives) {
   EXPECT_THAT(plan({"--help"}).output,
               AllOf(HasSubstr("collectives"), HasSubstr("gantry plan expand all-reduce-ring")));
   const std::string expand = plan({"expand", "--help"}).output;
-  for (const char* const name : {"all-gather-ring", "all-to-all-counts", "broadcast-chain"})
-    EXPECT_THAT(expand, HasSubstr(name));
+  for (const char* const line :
+       {"\n  all-gather-ring (eager, rendezvous)\n", "\n  all-to-all-counts\n",
+        "\n  broadcast-chain (eager, rendezvous)"})
+    EXPECT_THAT(expand, HasSubstr(line));
 }
 
 TEST_F(PlanCli, NumbersAreRefusedAsTheyWereGiven) {

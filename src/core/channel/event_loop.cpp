@@ -25,7 +25,6 @@ class GANTRY_LOCAL EventLoop::Impl {
   void destroy_tasks() noexcept { tasks_.clear(); }  // they unwatch
   Result<void> run();
   void stop() noexcept;
-  [[nodiscard]] std::size_t tasks() const noexcept;
   Result<void> watch(int descriptor, std::coroutine_handle<> waiting);
   void unwatch(int descriptor, std::coroutine_handle<> waiting) noexcept;
 
@@ -57,11 +56,6 @@ void EventLoop::Impl::spawn(Task<> task) {
   if (task.is_done()) return;
   ready_.push_back(task.handle());
   tasks_.push_back(std::move(task));
-}
-
-std::size_t EventLoop::Impl::tasks() const noexcept {
-  return static_cast<std::size_t>(std::count_if(tasks_.begin(), tasks_.end(),
-                                                [](const auto& task) { return !task.is_done(); }));
 }
 
 // After closing and opening a number is another file; the kernel knows that, this class does not.
@@ -165,9 +159,6 @@ Result<void> EventLoop::run() {
 }
 void EventLoop::stop() noexcept {
   if (impl_) impl_->stop();
-}
-std::size_t EventLoop::tasks() const noexcept {
-  return impl_ ? impl_->tasks() : 0;
 }
 Result<void> EventLoop::watch(int descriptor, std::coroutine_handle<> waiting) {
   return guarded_on(impl_, "EventLoop", [&] { return impl_->watch(descriptor, waiting); });

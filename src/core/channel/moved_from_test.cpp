@@ -138,7 +138,6 @@ TEST_F(MovedFrom, AnEventLoopRefuses) {
   loop.unwatch(0, {});
   loop.stop();
   loop.spawn(note());
-  EXPECT_EQ(loop.tasks(), 0u);
   EXPECT_TRUE(moved.run());
   EXPECT_FALSE(ran) << "a task that nobody took";
   moved.spawn(note());

@@ -309,13 +309,4 @@ Result<void> ImageKeeper::serve(const std::function<void(const KeptImage&)>& cha
   });
 }
 
-std::vector<KeptImage> ImageKeeper::images() const {
-  std::vector<KeptImage> all;
-  for (const auto& one : state_->images) {
-    state_->count_readers(*one);
-    all.push_back(one->status);
-  }
-  return all;
-}
-
 }  // namespace gantry

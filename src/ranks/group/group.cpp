@@ -356,9 +356,6 @@ unsigned Group::ranks() const noexcept {
 const std::string& Group::name() const noexcept {
   return impl_->options().name;
 }
-std::uint64_t Group::epoch() const noexcept {
-  return impl_->epoch();
-}
 
 std::string Group::explain(unsigned rank) const {
   if (rank >= ranks()) return fmt::format("there are {} ranks", ranks());

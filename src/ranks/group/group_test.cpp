@@ -84,7 +84,7 @@ void expect_all_joined(Outcomes& outcomes, std::string_view kind) {
     ASSERT_TRUE(outcomes[rank]) << rank << ": " << to_string(outcomes[rank].error());
     EXPECT_EQ(outcomes[rank]->rank(), rank);
     EXPECT_EQ(outcomes[rank]->ranks(), outcomes.size());
-    EXPECT_EQ(outcomes[rank]->epoch(), outcomes[0]->epoch());
+    EXPECT_EQ(outcomes[rank]->impl().epoch(), outcomes[0]->impl().epoch());
     for (unsigned peer = 0; peer < outcomes.size(); ++peer)
       EXPECT_EQ(outcomes[rank]->explain(peer).starts_with(rank == peer ? "this" : kind), true)
           << outcomes[rank]->explain(peer);

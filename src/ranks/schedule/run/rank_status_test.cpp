@@ -122,7 +122,7 @@ TEST_F(RankPages, ShowWhoStandsAtABarrierAndWhy) {
     gemm->may_go.count_down();
   });
   test::at_all_ranks(3, Via::shared, [&](Group& group) {
-    if (group.rank() == 0) epoch = group.epoch();
+    if (group.rank() == 0) epoch = group.impl().epoch();
     const auto buffers = PlanBuffers::make(plan, group.rank()).value();
     auto executor =
         PlanExecutor::prepare(group, plan, buffers.tensors, {.limits = {}, .gemm = gemm}).value();

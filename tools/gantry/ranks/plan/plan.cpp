@@ -250,11 +250,12 @@ void add_expand(const Command& plan, int& exit_code) {
       add_one(plan, "expand", "Write the plan of a collective: all-reduce and the like",
               "mine.gcoll --ranks 4 --size 1000", &expand_collective, exit_code, into);
   command->footer([] {  // above the example
-    std::string names = "With the library come:";
+    std::string programs = "The library's programs, each with its values of --variant:";
     for (const CollectiveProgram& one :
          list_collectives().value_or(std::vector<CollectiveProgram>()))
-      names += " " + one.name();
-    return names;
+      programs += fmt::format(fmt::runtime(one.variants().empty() ? "\n  {}" : "\n  {} ({})"),
+                              one.name(), fmt::join(one.variants(), ", "));
+    return programs;
   });
   command
       ->add_option("FILE", into->file,
