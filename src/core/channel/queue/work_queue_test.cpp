@@ -290,8 +290,8 @@ TEST_F(WorkQueues, AMemberWithoutEndOfRequestsWaitsWithFewOfThem) {
   WorkQueue queue = open();
   ClientOptions options;
   options.directory = directory_.path();
-  const auto hog =
-      ClientLink::make_member("jobs", options, std::make_shared<test::PlainEngine>(), soon());
+  const auto hog = ClientLink::make(Purpose::work, "jobs", options,
+                                    std::make_shared<test::PlainEngine>(), soon());
   ASSERT_TRUE(hog);
   ASSERT_TRUE((*hog)->introduce(soon()));
   constexpr std::byte kWord{};
