@@ -7,6 +7,7 @@
 #   starts consist of
 if(NOT EXISTS ${PROGRAM})
   add_test(${NAME}_NOT_BUILT ${NAME}_NOT_BUILT)
+  set_tests_properties(${NAME}_NOT_BUILT PROPERTIES ${PROPERTIES})
   return()
 endif()
 if(NOT EXISTS ${LIST} OR ${PROGRAM} IS_NEWER_THAN ${LIST} OR ${SELF} IS_NEWER_THAN ${LIST} OR

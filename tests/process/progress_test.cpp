@@ -21,10 +21,6 @@ class LongCommands : public OnATerminal {
     command.env.emplace_back("XDG_CACHE_HOME", cache_.path());
     return command;
   }
-  [[nodiscard]] Command bench() const {
-    return gantry({"bench", "ipc", "--quick", "--sizes", "64", "--cases", "latency", "--subjects",
-                   "gantry/sync", "--json"});
-  }
   [[nodiscard]] Command oracle(const std::vector<std::string>& words) const {
     Command command;
     command.env = {{"TMPDIR", cache_.path()}};  // others look for what is left in /dev/shm
@@ -68,20 +64,6 @@ TEST_F(LongCommands, TraceSaysHowLongItStillRecords) {
   ASSERT_TRUE(ended);
   EXPECT_EQ(ended->status, 0);
   for (const std::string& row : terminal_.rows()) EXPECT_THAT(row, Not(HasSubstr("[")));
-}
-
-TEST_F(LongCommands, ABenchmarkDrawsABarAndTakesItBack) {
-  const Ended ended = run(with("2>", bench()));
-  EXPECT_EQ(ended.status, 0);
-  EXPECT_EQ(nlohmann::json::parse(ended.output)["bench"], "ipc");
-  EXPECT_THAT(terminal_.read_all(), HasSubstr("bench ipc ["));
-  EXPECT_THAT(terminal_.rows(), IsEmpty());
-}
-
-TEST_F(LongCommands, ABenchmarkInAPipeSaysALineForEachCase) {
-  const Ended ended = run(bench());
-  EXPECT_EQ(ended.status, 0);
-  EXPECT_EQ(ended.errors, "bench ipc: 64 B (1/3)\n");
 }
 
 TEST_F(LongCommands, TheOracleDrawsABarAndTakesItBack) {
