@@ -54,7 +54,7 @@ sanitize: ## Pass the tests of the library under AddressSanitizer, UBSan and Thr
 	@tools/setup build test
 	@$(fixed_layout) tools/test-preset dev tsan
 
-campaign: ## Kills, attacks, random scenarios, models, installed examples: FILTER chooses, or all
+campaign: ## Kills, attacks, random scenarios, models, benchmarks, installed examples: FILTER chooses
 	@tools/setup build test
 	@tools/campaign $(FILTER)
 

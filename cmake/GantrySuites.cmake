@@ -5,15 +5,23 @@
 #   run-suite; THREADED the file with the suites that run, or empty for all; DEFINITIONS what the
 #   program was compiled with; DATA files and folders that it reads; PRODUCTS what programs that it
 #   starts consist of
+# A test that fails, with the labels of the others.
+macro(gantry_no_suites why)
+  separate_arguments(words UNIX_COMMAND "${PROPERTIES}")
+  add_test(${NAME}_${why} ${NAME}_${why})
+  set_tests_properties(${NAME}_${why} PROPERTIES ${words})
+endmacro()
 if(NOT EXISTS ${PROGRAM})
-  add_test(${NAME}_NOT_BUILT ${NAME}_NOT_BUILT)
-  set_tests_properties(${NAME}_NOT_BUILT PROPERTIES ${PROPERTIES})
+  gantry_no_suites(NOT_BUILT)
   return()
 endif()
 if(NOT EXISTS ${LIST} OR ${PROGRAM} IS_NEWER_THAN ${LIST} OR ${SELF} IS_NEWER_THAN ${LIST} OR
    ${CMAKE_CURRENT_LIST_FILE} IS_NEWER_THAN ${LIST} OR (NOT "${THREADED}" STREQUAL "" AND "${THREADED}" IS_NEWER_THAN ${LIST}))
-  execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE found
-                  COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${PROGRAM} --gtest_list_tests OUTPUT_VARIABLE found RESULT_VARIABLE failed)
+  if(failed)
+    gantry_no_suites(DOES_NOT_START)
+    return()
+  endif()
   string(REGEX REPLACE "  #[^\n]*" "" found "${found}")  # values of parameters
   string(REGEX MATCHALL "[^ \n]+\\.\n(  [^\n]+\n)+" suites "${found}")
   # What verdicts depend on. Paths that the program was compiled with are programs that it starts; of

@@ -51,14 +51,14 @@ struct GANTRY_API BridgeAddress {
 
 /// Address of a bridge, and its conditions of admission.
 struct BridgeOptions {
-  /// ADDRESS[:PORT] with an address of this host; "0.0.0.0" means all addresses. With tls: in
+  /// ADDRESS[:PORT] with an address of this host; "0.0.0.0" means all addresses. With "tls:" in
   /// front, only encrypting callers are admitted. Or unix:/PATH, for processes of this kernel.
   /// Required; there is no default.
   std::string listen = {};
   /// Callers that know the token may use every channel that this process may use. 16 to 64 bytes.
   std::string token = {};
   std::string directory = {};  ///< Folder of the channels; if empty: that of channel_directory().
-  unsigned sessions = 256;     ///< Most ends of other hosts at a time; each uses a thread.
+  unsigned sessions = 256;     ///< Limit of ends of other hosts at a time; each uses a thread.
   std::chrono::milliseconds stall_limit{10'000};  ///< As in RemoteOptions.
   std::chrono::milliseconds patience{5'000};      ///< As in RemoteOptions.
   /// serve() returns when this descriptor is readable. Not owned.
@@ -76,7 +76,7 @@ class GANTRY_API Bridge {
  public:
   /// Listens. Errors: `invalid_argument`, `already_exists` when the port is taken, `not_found` when
   /// this host does not have the address, `permission_denied`, `unsupported` without libsodium, or
-  /// without OpenSSL if `listen` begins with tls:.
+  /// without OpenSSL if `listen` begins with "tls:".
   [[nodiscard]] static Result<Bridge> open(const BridgeOptions& options,
                                            std::shared_ptr<Engine> engine);
   Bridge(Bridge&&) noexcept;

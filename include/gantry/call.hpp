@@ -43,7 +43,7 @@ struct InboxOptions {
 /// itself. Used by one thread at a time; any thread may release messages.
 class GANTRY_API Inbox {
  public:
-  /// Takes the name; from then on producers may connect, even while no call receives. Errors:
+  /// Takes the name; from then on producers may connect, even while receive() does not run. Errors:
   /// `already_exists`, `invalid_argument`, `permission_denied`.
   [[nodiscard]] static Result<Inbox> open(std::string_view name, const InboxOptions& options = {});
   Inbox(Inbox&&) noexcept;
@@ -111,7 +111,7 @@ class GANTRY_API PendingReply {
   [[nodiscard]] std::uint64_t correlation() const noexcept { return correlation_; }
   /// For awaitables; see Client::event_descriptor().
   [[nodiscard]] Result<int> event_descriptor();
-  /// Call it when the descriptor has become readable, before checking the waiters.
+  /// Call note_woken() when the descriptor has become readable, before checking the waiters.
   void note_woken() noexcept;
 
  private:
@@ -154,13 +154,13 @@ class GANTRY_API Client {
   /// Sends a request that lies in a loan of this client.
   [[nodiscard]] Result<PendingReply> call_async(Loan loan, const CallOptions& options = {});
 
-  /// A descriptor for poll() or epoll; readable when a PendingReply may be over. It is certain to
-  /// become readable only after a wait() with a passed deadline returned `timed_out`. Then check
-  /// every pending reply.
+  /// A descriptor for poll() or epoll; readable when a PendingReply may be over, but reliably only
+  /// after a wait() with an expired deadline has returned `timed_out`. When the descriptor has
+  /// become readable, check every pending reply.
   [[nodiscard]] Result<int> event_descriptor();
 
-  /// Checks the connection without waiting. Errors: the reason why no more calls can be made; calls
-  /// in flight still return replies that arrived before.
+  /// Checks the connection without waiting. Errors: the reason why further calls cannot be made;
+  /// calls in flight still return replies that arrived before.
   [[nodiscard]] Result<void> check();
 
   /// After `peer_gone`: connects to the next server of the name. Calls in flight are over. After
@@ -180,15 +180,15 @@ class GANTRY_API Client {
 
 /// Deadline and tag of a reply.
 struct ReplyOptions {
-  /// How long to wait for room at the client, which is missing only if the client keeps many
+  /// How long to wait for room at the client; room is missing only if the client keeps many
   /// replies. The default does not wait.
   Deadline deadline = Deadline::now();
   std::uint32_t type = 0;  ///< Free tag that the server sets: MessageInfo::type of the reply.
 };
 
-/// A request that its server has received. Move-only; used by one thread at a time, in any thread.
-/// May outlive its server. If the request is dropped without an answer, its client gets `aborted`,
-/// unless the client no longer waits.
+/// A request that its server has received. Move-only; any thread may use the request, one at a
+/// time. May outlive its server. If the request is dropped without an answer, its client gets
+/// `aborted`, unless the client no longer waits.
 class GANTRY_API Request {
  public:
   Request() noexcept;
@@ -284,7 +284,7 @@ struct WorkQueueOptions {
   unsigned members = 64;     ///< Number of processes that may be connected at a time.
   /// Number of small items held as copies at a time, so that their members need not keep them.
   /// Items beyond this number, and items larger than kMostCopied, stay in the memory of the member
-  /// that put them; that member waits while PayloadOptions::slots of its items are there.
+  /// that put them; that member waits while its items there number PayloadOptions::slots.
   std::size_t most_copied = 65'536;
   /// Size of the largest item that is copied.
   static constexpr Bytes kMostCopied = Bytes{64} << 10;
@@ -408,8 +408,8 @@ class GANTRY_API WorkMember {
   WorkMember& operator=(WorkMember&&) noexcept;
   ~WorkMember();  ///< Items that it has not acknowledged go to other workers.
 
-  /// Puts an item; on return the caller may reuse the payload. Waits while PayloadOptions::slots of
-  /// its items wait in this member's memory. Errors: as Producer::send().
+  /// Puts an item; on return the caller may reuse the payload. Waits while as many items of this
+  /// member as PayloadOptions::slots wait in its memory. Errors: as Producer::send().
   [[nodiscard]] Result<void> put(ConstByteSpan payload, Deadline deadline = Deadline::never());
   /// Puts several parts, at most kMaxSegments - 1, as one item.
   [[nodiscard]] Result<void> put(Draft draft, Deadline deadline = Deadline::never());
@@ -417,14 +417,14 @@ class GANTRY_API WorkMember {
   [[nodiscard]] Pool pool() const;
 
   /// Returns the next item for this worker. After `timed_out`, get() keeps its place in the line,
-  /// and the next get() continues. The first get() also connects the way back, in up to a second
+  /// and the next get() continues. The first get() also opens the return path, in up to a second
   /// whatever the deadline. Errors: `timed_out`, `interrupted`; `closed` (the queue was finished
   /// and is empty); `busy` (this member holds WorkQueueOptions::replies.slots items); `peer_gone`.
   [[nodiscard]] Result<WorkItem> get(Deadline deadline = Deadline::never());
   /// After a get() that timed out or was interrupted: leaves the line, so that the next item goes
   /// to another worker. Returns an item that was already handed out; otherwise `timed_out`, because
-  /// no item came or the queue did not answer until `deadline`. If the queue did not answer, it
-  /// takes back the item that it has handed out.
+  /// an item did not come or the queue did not answer by `deadline`. If the queue did not answer,
+  /// it takes back the item that it has handed out.
   [[nodiscard]] Result<WorkItem> withdraw(Deadline deadline = Deadline::never());
 
   // Requests to the queue. A request that was interrupted or timed out continues when it is
@@ -432,7 +432,7 @@ class GANTRY_API WorkMember {
   /// Waits for room for one item and keeps it until the next put(). A reserve() that has timed out
   /// keeps nothing; it waits up to one more second for the queue's confirmation.
   [[nodiscard]] Result<void> reserve(Deadline deadline = Deadline::never());
-  /// Returns one place of reserve() to others, if no put() follows.
+  /// Returns one place of reserve() to others, if put() does not follow.
   [[nodiscard]] Result<void> give_place_back();
   /// Contents and counters of the queue, including everything that this process put before.
   [[nodiscard]] Result<WorkQueueReport> report(Deadline deadline = Deadline::never());
@@ -443,8 +443,8 @@ class GANTRY_API WorkMember {
   [[nodiscard]] Result<void> wait_until_finished(Deadline deadline = Deadline::never());
   /// As WorkQueue::wait_until_done(), from any process.
   [[nodiscard]] Result<void> wait_until_done(Deadline deadline = Deadline::never());
-  /// A descriptor for poll() or epoll; readable when get() may have a result, after a get() with a
-  /// passed deadline returned `timed_out`.
+  /// A descriptor for poll() or epoll; readable when get() may have a result, after a get() with an
+  /// expired deadline has returned `timed_out`.
   [[nodiscard]] Result<int> event_descriptor();
 
   class Impl;
@@ -585,7 +585,7 @@ class GANTRY_API EventLoop {
 
   /// For awaitables: resumes `waiting` once, when the descriptor is readable.
   [[nodiscard]] Result<void> watch(int descriptor, std::coroutine_handle<> waiting);
-  /// Cancels such a wait.
+  /// Cancels the wait of watch().
   void unwatch(int descriptor, std::coroutine_handle<> waiting) noexcept;
 
   class Impl;

@@ -22,7 +22,7 @@ namespace gantry {
 
 /// Number, tags and times of a message.
 struct MessageInfo {
-  /// Number in its channel, from 1; a gap: messages were dropped.
+  /// Number in its channel, from 1; a gap means that messages were dropped.
   std::uint64_t sequence = 0;
   std::uint64_t user = 0;        ///< A free word that the sender sets.
   std::uint32_t type = 0;        ///< A free tag that the sender sets.
@@ -101,7 +101,7 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Loan {
   // For implementations of ends:
   [[nodiscard]] const detail::SlotOwner* owner() const noexcept { return owner_.get(); }
   [[nodiscard]] std::uint64_t token() const noexcept { return token_; }
-  void forget() noexcept;  ///< Gives nothing back: the sender has taken the slot over.
+  void forget() noexcept;  ///< Does not give the slot back: the sender has taken the slot over.
 
  private:
   void reset() noexcept;
@@ -185,11 +185,11 @@ class GANTRY_API Draft {
 
 // ---- received messages ---------------------------------------------------------------------
 
-/// A complete received message: a read-only view that holds its slot until it is dropped or
-/// released. Move-only.
+/// A complete received message: a read-only view that holds its slot (a credit with memory) until
+/// it is dropped or released. Move-only.
 class GANTRY_API Message {
  public:
-  /// Payloads of at most this size travel in the ring itself.
+  /// Payloads of at most this size travel in the ring itself (memory with a record per message).
   static constexpr Bytes kInlineBytes = 64;
 
   Message() noexcept = default;
@@ -248,7 +248,7 @@ class GANTRY_API Message {
                                                          std::size_t index = 0) const;
   /// Number, tag and other facts that the sender attached.
   [[nodiscard]] const MessageInfo& info() const noexcept { return info_; }
-  /// Number in its channel, from 1; a gap: messages were dropped.
+  /// Number in its channel, from 1; a gap means that messages were dropped.
   [[nodiscard]] std::uint64_t sequence() const noexcept { return info_.sequence; }
   void release() noexcept;  ///< Returns the slot to the sender now.
 
@@ -336,7 +336,7 @@ struct Access {
 struct ReceiveLimits {
   /// Number of slabs of the sender's pool that are mapped at a time; each costs one descriptor and
   /// one mapping. Default: half the limit of open files for a consumer; for an inbox, the part of
-  /// that limit that all its senders together leave.
+  /// that limit that the other descriptors of the process and of its senders leave free.
   std::uint64_t slabs = 0;
   /// Address space for these slabs. Default: half the limit (ulimit -v), or half of a process's
   /// address space.
@@ -377,7 +377,7 @@ struct RemoteOptions {
   RemotePath path = RemotePath::automatic;  ///< How payload travels.
 };
 
-/// The owner of an end, for people. Each end states its own name, so no decision depends on it.
+/// The owner of an end, for people. Each end states its own name: decisions do not depend on it.
 struct GANTRY_API EndName {
   /// Largest length of each text; longer texts are cut.
   static constexpr std::size_t kMostBytes = 63;
@@ -430,7 +430,7 @@ struct EndOptions {
 /// for a client's requests, and for a server's replies to each client.
 struct PayloadOptions {
   static constexpr unsigned kMaxSlots = 64;  ///< Upper limit of `slots`.
-  /// Credits: messages published and not released (up to `cell_bytes`: not taken). 1 to kMaxSlots.
+  /// Credits: unreleased messages (payloads of up to `cell_bytes`: untaken ones). 1 to kMaxSlots.
   unsigned slots = 8;
   /// Credits in bytes: payload in blocks that may be published and not yet released. A single
   /// larger message is sent alone. 0: only the pool's budget limits it.
@@ -492,9 +492,9 @@ struct ConsumerOptions : EndOptions {
   /// InboxOptions::total, and a quarter of the other half.
   ReceiveLimits receive{};
   /// Devices that must know received memory: see Message::key_for(). Each slab of the producer is
-  /// registered with each registrar, for reading, from the receipt of its first message until it is
-  /// unmapped; explain() reports the results. Held as long as the consumer and its messages. At
-  /// most Pool::kMaxRegistrars.
+  /// registered with each registrar, for reading, from the receipt of the first message in the slab
+  /// until the slab is unmapped; explain() reports the results. Registrars are held as long as the
+  /// consumer and its messages. At most Pool::kMaxRegistrars.
   std::vector<std::shared_ptr<Registrar>> registrars{};
 };
 
@@ -576,7 +576,7 @@ struct ConsumerExplanation;
 
 /// Returns the path of that folder and creates it (mode 0700) if it is missing. Errors:
 /// `permission_denied` if others can use it in any way, or another user owns it; `invalid_argument`
-/// if it is not a directory, or $GANTRY_DIR is relative: each process would then use another
+/// if it is not a directory, or $GANTRY_DIR is relative: each process would then use a different
 /// folder. A relative `given` is accepted.
 [[nodiscard]] GANTRY_API Result<std::string> channel_directory(std::string_view given = {});
 
@@ -596,8 +596,8 @@ struct ConsumerExplanation;
 struct MetricsReport {
   bool opened = false;         ///< The end has been opened.
   bool connected = false;      ///< The end has met its peer.
-  bool ended = false;          ///< A stage's end: its stream ended regularly.
-  bool broken = false;         ///< A stage's end: its peer left before the end of the stream.
+  bool ended = false;          ///< A stage's endpoint: its stream ended regularly.
+  bool broken = false;         ///< A stage's endpoint: its peer left before the end of the stream.
   std::uint64_t messages = 0;  ///< Messages published, or received.
   std::uint64_t bytes = 0;     ///< Payload bytes of those messages.
   std::array<std::uint64_t, kCopyEngines> copies{};        ///< Payload copies, by CopyEngine.
@@ -614,8 +614,8 @@ struct MetricsReport {
   /// Receiving end: time since it last took a message (or asked for it, if small); 0 if it has
   /// taken none.
   std::uint64_t idle_ns = 0;
-  /// A stage's end: time at which it was given up before its regular end, on this host's monotonic
-  /// clock. 0: it was not given up, or its process died without a report.
+  /// A stage's endpoint: time at which it was given up before its regular end, on this host's
+  /// monotonic clock. 0: it was not given up, or its process died without a report.
   std::uint64_t left_ns = 0;
 };
 
@@ -834,7 +834,7 @@ class GANTRY_API Incoming {
   /// True with SendMode::streamed: chunks pass through and are not kept.
   [[nodiscard]] bool is_streamed() const noexcept;
 
-  /// Returns the bytes that have landed behind the last chunk; waits until there are some. Empty at
+  /// Returns the bytes that have landed after the last chunk; waits until there are some. Empty at
   /// the end. A chunk of a streamed message is valid until the next call. Errors: `timed_out`,
   /// `interrupted`, `peer_gone`, `aborted` (the sender gave the message up); after the last two no
   /// more bytes come.
@@ -843,14 +843,14 @@ class GANTRY_API Incoming {
   /// message they are copied, as by whole(). Errors: as next(); `invalid_argument` if some of them
   /// were already taken.
   [[nodiscard]] Result<ConstByteSpan> wait_for(Bytes bytes, Deadline deadline = Deadline::never());
-  /// Copies the rest behind the last chunk as it lands and returns the number of bytes. After
+  /// Copies the bytes after the last chunk as the bytes land, and returns their number. After
   /// `timed_out` or `interrupted`, call again with the same buffer; the copy continues. Errors: as
   /// next(); `invalid_argument` when the rest does not fit, or when the buffer differs from an
   /// earlier one that already holds chunks of a streamed message. Neither error takes any bytes.
   [[nodiscard]] Result<Bytes> into(ByteSpan destination, Deadline deadline = Deadline::never());
   /// Converts the whole payload as it lands, by a plan whose source is the payload, and returns the
-  /// plan's destination_bytes(). A plan that permutes waits for the whole payload first; for a
-  /// streamed message that needs private memory (ReceiveLimits::gathered_bytes). After `timed_out`
+  /// plan's destination_bytes(). A plan that permutes waits for the whole payload first, and needs
+  /// private memory for a streamed message (ReceiveLimits::gathered_bytes). After `timed_out`
   /// or `interrupted`, call again with the same buffer and plan. Errors: as next();
   /// `invalid_argument` when the payload (its tensor, if any; its bytes) does not match the plan's
   /// source, the buffer is too small, or some of a streamed message was taken otherwise.
@@ -926,9 +926,9 @@ class GANTRY_API Consumer {
   /// valid.
   [[nodiscard]] Result<void> rejoin(Deadline deadline = Deadline::never());
 
-  /// A descriptor for poll() or epoll; readable when receive() may have a result. It is certain to
-  /// become readable only after a receive call with a passed deadline returned `timed_out`. After
-  /// such a call on a landing message (Incoming), it also becomes readable when more bytes land.
+  /// A descriptor for poll() or epoll; readable when receive() may have a result, but reliably only
+  /// after a receive call with an expired deadline has returned `timed_out`. After such a call on a
+  /// landing message (Incoming), the descriptor also becomes readable when more bytes land.
   [[nodiscard]] Result<int> event_descriptor();
 
   /// Counters of this end since it was opened.

@@ -15,7 +15,7 @@ class CollectiveProgram;
 /// Parameters for expanding a program, equal at all ranks of the group.
 struct CollectiveShape {
   unsigned ranks = 1;     ///< 1 to 4096.
-  std::int64_t size = 0;  ///< Number of elements; the program says of which tensor.
+  std::int64_t size = 0;  ///< Number of elements of the tensor that the program names.
   DataType type{DataType::floating, 32, 1};  ///< f64, f32, f16, bf16, i32 or i64.
   std::int64_t chunks = 1;  ///< Number of pieces into which a transfer is cut; at least 1.
   unsigned root = 0;        ///< Below `ranks`, even if the program does not use it.
@@ -70,11 +70,11 @@ class GANTRY_API CollectiveProgram {
 /// not measurements; prefer a calibration.
 struct CollectiveThresholds {
   Bytes eager = Bytes{64} << 10;   ///< Largest transfer that is put at once.
-  Bytes direct = Bytes{64} << 10;  ///< Largest number of bytes of a rank that it sends in one step.
+  Bytes direct = Bytes{64} << 10;  ///< Largest number of bytes that a rank sends in one step.
   /// Largest total size for exchanging between all pairs at once, if values are added on the way. A
-  /// ring uses one link per rank, so on a mesh set it as high as possible.
+  /// ring uses one link per rank, so on a mesh set `at_once` as high as possible.
   Bytes at_once = Bytes{1} << 20;
-  /// As at_once, for collectives that add nothing on the way.
+  /// As at_once, for collectives that do not add values on the way.
   Bytes moved_at_once = Bytes{1} << 20;
   Bytes chunk = Bytes{256} << 10;  ///< Size of the pieces that a ring or a chain forwards.
   std::int64_t most_chunks = 16;   ///< Largest number of pieces of a transfer.
@@ -107,8 +107,8 @@ struct CollectiveTensor {
   const Region* region = nullptr;
 };
 
-/// Kinds of collectives. Piece i of `size` elements in `ranks` ranges from size * i / ranks to size
-/// * (i + 1) / ranks.
+/// Kinds of collectives. Piece i of `size` elements for `ranks` ranks begins at element size * i /
+/// ranks and ends before element size * (i + 1) / ranks.
 enum class CollectiveKind : std::uint8_t {
   all_gather,  ///< Piece i comes from rank i; at the end every rank has all pieces.
   /// At the end piece i at rank i is the sum of all ranks' pieces i. The library's programs leave
@@ -156,7 +156,7 @@ struct CollectiveOptions {
 class GANTRY_API Collective {
  public:
   /// Prepares a collective and its scratch memory; every rank must call it. The program's plan must
-  /// have the effect of the kind, whatever its author. When a rank fails, here too, the group is
+  /// have the effect of the kind, whatever its author. When any rank fails, the group is
   /// broken, and all ranks get the same error. Errors: `invalid_argument` for tensors, for a
   /// program, or if ranks differ; those of load_collective(), expand() and PlanExecutor::prepare().
   [[nodiscard]] static Result<Collective> prepare(Group& group, const CollectiveCall& call,
@@ -179,8 +179,8 @@ class GANTRY_API Collective {
   std::unique_ptr<Impl> impl_;
 };
 
-// Each of these functions prepares and runs once. For small sizes, preparing takes longer than
-// running: for repeated calls, keep a Collective.
+// Each function below prepares and runs a collective once. For small sizes, preparing takes longer
+// than running: for repeated calls, keep a Collective.
 
 /// Each rank gives its piece; all ranks get all pieces, in the order of the ranks.
 [[nodiscard]] GANTRY_API Result<PlanRun> all_gather(Group& group, const CollectiveTensor& tensor,

@@ -7,7 +7,7 @@
 
 namespace gantry {
 
-// A decision (the best class, all elements above a limit, the nearest vector) needs only few digits
+// A decision (the best class, all elements above a limit, the nearest vector) needs few digits
 // of most values. decide() reads elements in planes (docs/formats/planes.md) from the highest
 // digits on, reads further digits only where necessary, and stops when the answer is certain: it
 // then equals the answer from all digits. Rules and costs: docs/mechanisms/decisions.md.
@@ -122,9 +122,9 @@ struct Decided {
 };
 
 /// Decides about elements in planes. If `planes` has fewer bytes than all planes, it is their
-/// beginning; missing bytes are not read. No content of the planes causes an error, except bounds
-/// that contradict the values. Errors: `invalid_argument` for a type or number of elements that
-/// cannot have planes, more bytes than all planes have, ranges that are empty or beyond the
+/// beginning; missing bytes are not read. The content of the planes does not cause errors, except
+/// bounds that contradict the values. Errors: `invalid_argument` for a type or number of elements
+/// that cannot have planes, more bytes than all planes have, ranges that are empty or beyond the
 /// elements, a k of 0 or above the number of elements, a limit that is NaN, a query that is not
 /// finite or whose length does not divide the number of elements; `peer_misbehaved` for bounds that
 /// contradict the values.
@@ -135,7 +135,7 @@ struct Decided {
 /// Decides about a message while it lands; the planes must be its whole payload. Waits only for the
 /// bytes that it reads, and consumes nothing: afterwards ask again, read `incoming` from its first
 /// byte, or drop it. For a streamed message it keeps copies (ReceiveLimits::gathered_bytes;
-/// `too_large` beyond that). Errors besides: as Incoming::wait_for(), and `invalid_argument` for a
+/// `too_large` beyond that). Further errors: as Incoming::wait_for(), and `invalid_argument` for a
 /// payload of another size.
 [[nodiscard]] GANTRY_API Result<Decided> decide(Incoming& incoming, const PlanedElements& elements,
                                                 const Decision& decision,

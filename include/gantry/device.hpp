@@ -148,10 +148,10 @@ using KeepAlive = std::shared_ptr<const void>;
 /// Host memory must stay valid, and must not change while it is read, until the operation's event
 /// ends; until then the queue holds the buffers, kernels and KeepAlives that its operations use.
 ///
-/// Errors of submission, which queues nothing then: `invalid_argument` (a range outside its buffer,
-/// with the numbers; an empty handle; a buffer, kernel or event of another device; too large a
-/// group; a value of the wrong size, if the device can tell), `device_lost`, `out_of_memory` (of
-/// the host).
+/// Errors of submission; the operation is then not queued: `invalid_argument` (a range outside its
+/// buffer, with the numbers; an empty handle; a buffer, kernel or event of another device; too
+/// large a group; a value of the wrong size, if the device can tell), `device_lost`,
+/// `out_of_memory` (of the host).
 ///
 /// Errors of an event: `kernel_fault`, `device_lost`, `device_full`, `interrupted` (cancelled
 /// before its end), `system` and the errors of a copy (`invalid_argument` with the address that
@@ -212,8 +212,8 @@ class GANTRY_API DeviceQueue {
 
   /// Returns an event that ends when everything submitted here so far has ended.
   [[nodiscard]] virtual Result<DeviceEvent> record() = 0;
-  /// Later operations of this queue begin after `event`, of a queue of the same device, or fail
-  /// with its error. An empty event has no effect.
+  /// Later operations of this queue begin after `event` (any queue of the same device), or fail
+  /// with the error of `event`. An empty event has no effect.
   [[nodiscard]] virtual Result<void> wait_for(const DeviceEvent& event) = 0;
 
   /// Waits until nothing is pending here and returns the first error since the last drain(); the

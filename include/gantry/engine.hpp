@@ -49,8 +49,8 @@ enum class Cause : std::uint8_t {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Cause cause) noexcept;
 
-/// Result of a move. Owned by the submitter; it must outlive the move. Written before the move
-/// counts as ended.
+/// Result of a move. The submitter owns the result, which must outlive the move. Written before the
+/// move counts as ended.
 struct Completion {
   Outcome outcome = Outcome::pending;       ///< Progress of the move.
   Cause cause = Cause::none;                ///< Reason for a failure.
@@ -61,7 +61,7 @@ struct Completion {
   Bytes bytes_done = 0;
   /// Address of the byte that could not be read or written; 0: none.
   std::uintptr_t fault_address = 0;
-  std::uint64_t helper_cpu_ns = 0;  ///< CPU time that the engine's own threads spent on it.
+  std::uint64_t helper_cpu_ns = 0;  ///< CPU time that the engine's own threads spent on the move.
 };
 
 /// A request to an engine. Its ranges must stay valid, and its sources unchanged, until it has
@@ -130,7 +130,7 @@ enum class WaitStrategy : std::uint8_t {
 
 /// Capacity of a lane, and its behaviour when full.
 struct LaneOptions {
-  std::size_t depth = 64;  ///< Most unfinished moves in the lane, 1 to kMaxLaneDepth.
+  std::size_t depth = 64;  ///< Largest number of unfinished moves in the lane, 1 to kMaxLaneDepth.
   /// Behaviour of submit() when the lane is full.
   enum class Full : std::uint8_t {
     wait,               ///< submit() waits for room.
@@ -196,7 +196,7 @@ class GANTRY_API Lane {
                                      WaitStrategy waiting = WaitStrategy::automatic) = 0;
 
   /// Ends moves that have not begun as `cancelled`; moves that have begun stop soon, and their
-  /// completion tells the bytes done. Returns at once.
+  /// completions report the number of bytes done. Returns at once.
   virtual void cancel() noexcept = 0;
 
   /// The lane's eventfd, for loops on poll() or epoll; readable when moves have ended since it was
@@ -287,7 +287,7 @@ class GANTRY_API Copier {
     else
       slow_copy(destination, source, bytes);
   }
-  /// Copies past the cache at any size.
+  /// Copies at any size, bypassing the cache.
   static void stream(void* destination, const void* source, Bytes bytes) noexcept;
   /// Size from which copies bypass the cache.
   [[nodiscard]] Bytes streaming_from() const noexcept { return streaming_from_; }
@@ -337,7 +337,7 @@ struct Calibration {
     quick,                      ///< Measured at first use, in under a second.
     full,                       ///< Measured by `gantry calibrate`.
   } source = Source::defaults;  ///< Origin of the numbers that follow.
-  Bytes streaming_from = 0;     ///< Copies from this size on are faster past the cache. 0: none.
+  Bytes streaming_from = 0;     ///< Size from which copies are faster bypassing the cache. 0: none.
   Bytes cache_share = 0;        ///< Bytes that an early reader still finds in the last-level cache.
   double helping_gain = 1;  ///< Rate of worker and waiter together, relative to the worker alone.
   std::vector<EngineCosts> engines;  ///< Engines that were measured.

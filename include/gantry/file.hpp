@@ -82,7 +82,7 @@ class GANTRY_API FileLane {
   [[nodiscard]] virtual Result<Ticket> submit(const FileTransfer& transfer) = 0;
   /// True if wait() would return at once.
   [[nodiscard]] virtual bool is_over(Ticket ticket) const = 0;
-  /// Waits for the end of one transfer and returns its result, once. Errors besides: `timed_out`
+  /// Waits for the end of one transfer and returns its result, once. Further errors: `timed_out`
   /// (the transfer continues and may be awaited again); `invalid_argument` for an unknown ticket.
   [[nodiscard]] virtual Result<void> wait(Ticket ticket, Deadline deadline = Deadline::never()) = 0;
   /// Makes every wait() return `interrupted`, and returns at once. Transfers that have not begun

@@ -10,7 +10,7 @@
 //    that is given away (published, forwarded) becomes empty, even on failure.
 //  - A handle is used by one thread at a time; messages, views, blocks and pools by any number.
 //  - Structs begin with their size: `gantry_part part = {sizeof part}`, then set the fields that
-//    you need. A field of 0 has its default. NULL for a pointer to options means all defaults.
+//    you need. A field that is 0 has its default. NULL for a pointer to options means all defaults.
 //  - Timeouts are in nanoseconds. -1: wait forever; 0: do not wait.
 //  - In a child of fork() every call on a handle fails, and gantry_free() is harmless.
 
@@ -97,7 +97,7 @@ GANTRY_C_API gantry_code gantry_runtime_create(const gantry_runtime_options* opt
                                                gantry_runtime** runtime);
 
 /// Writes all channels of the runtime's directory, as `gantry ls --json` prints them, and a NUL.
-/// `needed` (may be NULL) gets the required bytes. GANTRY_TOO_LARGE if `capacity` is smaller:
+/// `needed` (may be NULL) gets the required size. GANTRY_TOO_LARGE if `capacity` is smaller:
 /// `buffer` (may be NULL) is then unchanged. Channels change: repeat with more bytes than were
 /// needed.
 GANTRY_C_API gantry_code gantry_status_json(gantry_runtime* runtime, char* buffer, size_t capacity,
@@ -131,7 +131,7 @@ enum { GANTRY_MAX_DIMENSIONS = 8, GANTRY_MAX_PARTS = 64 };  // Limits of a tenso
 /// Values as in DLPack.
 enum { GANTRY_INT = 0, GANTRY_UINT = 1, GANTRY_FLOAT = 2, GANTRY_BFLOAT = 4 };
 
-/// Type and shape of a segment, with DLPack's fields. Without `size`, since it never grows.
+/// Type and shape of a segment, with DLPack's fields; without `size`, since the struct never grows.
 typedef struct gantry_tensor {
   uint8_t type_code;    // Kind of number: GANTRY_INT, GANTRY_UINT, GANTRY_FLOAT or GANTRY_BFLOAT.
   uint8_t type_bits;    // Bits of one number.
@@ -209,7 +209,7 @@ GANTRY_C_API gantry_code gantry_stage_output(gantry_runtime* runtime, const char
                                              gantry_producer** producer);
 
 /// Waits until `count` consumers have joined. After GANTRY_PEER_GONE from an inbox or a client's
-/// server, it looks for the successor; calls in flight are then over.
+/// server, this function looks for the successor; calls in flight are then over.
 GANTRY_C_API gantry_code gantry_producer_wait_for_consumers(gantry_producer* producer,
                                                             uint32_t count, int64_t timeout_ns);
 /// Sends `count` parts as one message; 0 parts: an empty message. On return the caller may reuse
@@ -239,8 +239,8 @@ GANTRY_C_API gantry_code gantry_loan_publish(gantry_producer* producer, gantry_l
 /// a pool, or is a client without a given pool.
 GANTRY_C_API gantry_code gantry_producer_pool(gantry_producer* producer, gantry_pool** pool);
 /// Returns a descriptor for poll(), owned by the end. Readable: a ticket or a call may have ended
-/// since the last call of this function. Call it, check each awaited ticket and call with a timeout
-/// of 0, then sleep on it. GANTRY_INVALID_ARGUMENT before the first gantry_send_async().
+/// since the last call of this function. Call this, check awaited tickets and calls with a timeout
+/// of 0, then sleep in poll(). GANTRY_INVALID_ARGUMENT before the first gantry_send_async().
 GANTRY_C_API gantry_code gantry_producer_descriptor(gantry_producer* producer, int* descriptor);
 /// Ends the stream and waits until each consumer has received all of it. The stream ends even on
 /// error. GANTRY_UNSUPPORTED: a client does not have a stream.
@@ -271,7 +271,8 @@ typedef struct gantry_consumer_options {  // Options of a receiving end. `size`:
   size_t size;
   int interrupt_descriptor;  // 0: the runtime's; -1: none.
   uint32_t when_slow;        // One of GANTRY_SLOW_*.
-  uint32_t depth;     // Messages that it may hold unreleased; 0: as many as the producer's slots.
+  uint32_t depth;     // Messages that it may hold unreleased; 0: the producer's slots, or half of
+                      // them unless `when_slow` is GANTRY_SLOW_BLOCK.
   uint32_t senders;   // Senders of an inbox, at most 4096, or clients of a server; 0: 64.
   int64_t spin_ns;    // As gantry_producer_options.spin_ns.
   gantry_pool* pool;  // For a server's replies; see gantry_producer_options.pool. NULL: none.
@@ -365,7 +366,7 @@ GANTRY_C_API gantry_code gantry_refuse(gantry_message* request, gantry_code code
 
 typedef struct gantry_queue_options {  // Options of a queue. `size`: of the struct.
   size_t size;
-  uint32_t members, slots;  // Ends at a time, 0: 64; items that one may hold, 1 to 64, 0: 8.
+  uint32_t members, slots;  // Ends at a time (0: 64); items that one end may hold (1 to 64; 0: 8).
   uint32_t most_tries;      // Times that an item is handed out before it is dropped; 0: no limit.
   uint64_t most_copied;  // Number of small items that the queue copies into its memory; 0: 65536.
   /// Items that may wait, if ends ask for places: see gantry/queue.h. 0: no limit.
@@ -374,16 +375,16 @@ typedef struct gantry_queue_options {  // Options of a queue. `size`: of the str
 
 typedef struct gantry_queue_report {  // Contents and counters of a queue. `size`: of the struct.
   size_t size;
-  /// Ends now; numbers of items since the queue was opened.
+  /// `members`: ends now. The others: numbers of items since the queue was opened.
   uint64_t members, put, acknowledged, redelivered;
-  /// Items not yet asked for; workers in gantry_receive() now.
+  /// `waiting_items`: items not yet asked for. `waiting_workers`: ends in gantry_receive() now.
   uint64_t waiting_items, waiting_workers;
   uint64_t in_hand;  // Items handed out and not acknowledged.
   uint64_t dropped;  // Items dropped after most_tries, or put after gantry_queue_finish().
 } gantry_queue_report;
 
 // An item counts as done when gantry_receive() returns it, or by gantry_done(); in the second case
-// another worker gets it if its worker leaves before.
+// another worker gets the item if the first worker leaves before.
 enum { GANTRY_ACKNOWLEDGE_ON_GET = 0, GANTRY_ACKNOWLEDGE_BY_HAND = 1 };
 
 /// Opens a queue, which a thread serves until it is freed. It takes that name.
@@ -400,7 +401,7 @@ GANTRY_C_API gantry_code gantry_queue_get_report(gantry_queue* queue, gantry_que
 
 /// Opens an end that puts items by gantry_send(), without send options and with at most 63 parts.
 /// The queue copies small items; others stay in this process until a worker has released them, and
-/// the end waits while as many items as its slots do.
+/// the end waits while as many items as it has slots stay here.
 GANTRY_C_API gantry_code gantry_queue_put_end(gantry_runtime* runtime, const char* name,
                                               const gantry_producer_options* options,
                                               int64_t timeout_ns, gantry_producer** producer);
@@ -409,7 +410,7 @@ GANTRY_C_API gantry_code gantry_queue_get_end(gantry_runtime* runtime, const cha
                                               const gantry_consumer_options* options,
                                               uint32_t acknowledge, int64_t timeout_ns,
                                               gantry_consumer** consumer);
-/// Acknowledges an item, once, on any thread. An item that is freed before goes to another end.
+/// Acknowledges an item, once, on any thread. If freed before that, an item goes to another end.
 GANTRY_C_API gantry_code gantry_done(gantry_message* message);
 
 #ifdef __cplusplus

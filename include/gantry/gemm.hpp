@@ -59,7 +59,7 @@ class GANTRY_API GemmLibrary {
 
 /// Choice of a library and its number of threads.
 struct GemmOptions {
-  /// "openblas": f64, f32. "onednn": f32. "builtin": these, f16, bf16, i32, i64. Empty: for each
+  /// "openblas": f64, f32. "onednn": f32. "builtin": f64, f32, f16, bf16, i32, i64. Empty: for each
   /// type the fastest library that supports it, measured at the first use in the process and
   /// remembered.
   std::string library = {};
@@ -68,7 +68,7 @@ struct GemmOptions {
   unsigned threads = 1;
 };
 
-/// Loads a library, which stays loaded; its first product is also slow. Errors: `not_found` (no
+/// Loads a library, which stays loaded; its first product is slow. Errors: `not_found` (no
 /// such name), `unsupported` (not installed, with the software to install), `busy` (OpenBLAS is
 /// open with another number of threads), `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<GemmLibrary>> open_gemm(

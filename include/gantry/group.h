@@ -13,7 +13,7 @@ typedef struct gantry_collective gantry_collective;
 typedef struct gantry_group_options {  // The group to join, and this process's rank. `size`: of the
                                        // struct.
   size_t size;
-  const char* name;  // Name by the rule of channel names, equal at all ranks. Any text if
+  const char* name;  // Name that obeys the rule for channel names, equal at all ranks. Any text if
                      // `addresses` is set.
   uint32_t rank;     // Number of this process's rank, from 0.
   uint32_t ranks;    // Number of ranks, 1 to 256.
@@ -28,7 +28,7 @@ typedef struct gantry_group_options {  // The group to join, and this process's 
 
 /// Joins a group. No call returns successfully before all ranks have come; if a rank has not come
 /// within `timeout_ns`, joining fails at every rank, and GANTRY_TIMED_OUT names the missing ranks.
-/// NULL for `options`: the rank as which `gantry run` started this process. gantry_free() leaves
+/// NULL for `options`: the rank that `gantry run` gave this process. gantry_free() leaves
 /// the group; its collectives may be freed before or after.
 GANTRY_C_API gantry_code gantry_group_join(gantry_runtime* runtime,
                                            const gantry_group_options* options, int64_t timeout_ns,
@@ -50,7 +50,7 @@ enum {
 typedef struct gantry_collective_call {
   size_t size;
   uint32_t kind;      // One of GANTRY_ALL_GATHER to GANTRY_BROADCAST.
-  uint32_t root;      // For a broadcast: number of the rank whose elements all get.
+  uint32_t root;      // For a broadcast: number of the rank whose elements all ranks get.
   void* data;         // Adjacent elements; also the output, unless `result` is used.
   int64_t elements;   // Number of elements of all pieces at `data`.
   uint8_t type_code;  // GANTRY_INT of 32 or 64 bits, GANTRY_FLOAT of 16, 32 or 64, or

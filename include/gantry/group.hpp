@@ -21,14 +21,14 @@ inline constexpr unsigned kMostGroupRanks = 256;
 
 /// The group to join, and this process's rank in it.
 struct GANTRY_API GroupOptions {
-  /// The options of the rank as which `gantry run` started this process. Errors: `not_found` if
-  /// `gantry run` did not start it; `invalid_argument` if the variables have unexpected values.
+  /// The options of the rank that `gantry run` gave this process. Errors: `not_found` if `gantry
+  /// run` did not start the process; `invalid_argument` if the variables have unexpected values.
   [[nodiscard]] static Result<GroupOptions> of_launcher();
 
   unsigned rank = 0;   ///< Number of this process's rank, from 0.
   unsigned ranks = 1;  ///< Number of ranks, 1 to kMostGroupRanks.
   /// Name of the group, equal at all ranks. Without addresses, processes of one machine and one
-  /// user find each other by it; two groups at a time need two names.
+  /// user find each other by the name; two groups at a time need two names.
   std::string name = {};
   /// For each rank: HOST:PORT, at which it listens while the group forms. Empty: ranks find each
   /// other by name.
@@ -46,7 +46,7 @@ struct GANTRY_API GroupOptions {
   int interrupt_descriptor = -1;
 };
 
-/// Ranks with a link between each two. Move-only. Calls that concern all ranks (PlanExecutor's)
+/// Ranks with a link between each pair. Move-only. Calls that concern all ranks (PlanExecutor's)
 /// must be the same on all of them, in the same order. One thread at a time; between such calls a
 /// thread of the group tells the others that this rank is alive. When a call fails at any rank, the
 /// group is broken: every call returns the reason, and the remaining ranks may join a new group.
@@ -61,8 +61,7 @@ class GANTRY_API Group {
   /// Joins until `deadline` instead of GroupOptions::join_timeout.
   [[nodiscard]] static Result<Group> join(const GroupOptions& options,
                                           std::shared_ptr<Engine> engine, Deadline deadline);
-  /// Joins with GroupOptions::of_launcher(), as the rank as which `gantry run` started this
-  /// process.
+  /// Joins with GroupOptions::of_launcher(), as the rank that `gantry run` gave this process.
   [[nodiscard]] static Result<Group> join(std::shared_ptr<Engine> engine);
   /// Makes a group over existing links: one to each rank, and null in the place of this rank. All
   /// ranks must call it. Errors: as join().

@@ -19,8 +19,8 @@ GANTRY_C_API gantry_code gantry_image_attach(gantry_runtime* runtime, const char
                                              int64_t timeout_ns, gantry_image** image);
 /// Returns the number of tensors.
 GANTRY_C_API gantry_code gantry_image_tensors(const gantry_image* image, size_t* count);
-/// Returns the name of a tensor; `index` counts in the order of their bytes. The name is valid as
-/// long as the handle. GANTRY_INVALID_ARGUMENT: the index is too large.
+/// Returns the name of a tensor; `index` counts tensors in the order of their bytes. The name is
+/// valid as long as the handle. GANTRY_INVALID_ARGUMENT: the index is too large.
 GANTRY_C_API gantry_code gantry_image_name(const gantry_image* image, size_t index,
                                            const char** name);
 /// Returns a tensor as a message of one segment; gantry_message_segment() returns its bytes.

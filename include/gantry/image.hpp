@@ -67,7 +67,7 @@ struct ImageTensor {
 };
 
 /// Tensors that are loaded together, for one device or one shard. The bytes of a partition are its
-/// tensors, each at the next border, with zeros between them; they are cut into chunks.
+/// tensors, each at the next border, with zeros between them; these bytes are cut into chunks.
 struct ImagePartition {
   Bytes bytes = 0;              ///< Raw size.
   std::size_t first_chunk = 0;  ///< Index of its first chunk; its chunks are consecutive.
@@ -127,8 +127,8 @@ class GANTRY_API Image {
   [[nodiscard]] Result<void> read(const ImageTensor& tensor, ByteSpan into);
   /// Reads bytes [from, from + into.size()) of a partition. Errors: as for a tensor.
   [[nodiscard]] Result<void> read(std::size_t partition, Bytes from, ByteSpan into);
-  /// Reads everything. Errors: as read(), and for each bit of the file that differs from its packed
-  /// state, even where nothing is stored.
+  /// Reads everything. Errors: as read(), and an error if any bit of the file differs from its
+  /// packed state, even where nothing is stored.
   [[nodiscard]] Result<void> verify();
 
  private:
@@ -144,7 +144,7 @@ struct ImageOptions {
   /// because it unpacks faster), in planes if that helps.
   std::optional<Codec> codec = Codec::none;
   int level = 0;        ///< Level of the codec; 0: its default.
-  bool planes = false;  ///< Use planes, where most bytes belong to numbers of 2 or 4 bytes.
+  bool planes = false;  ///< Use planes where most bytes belong to numbers of 2 or 4 bytes.
   std::uint32_t frame_bytes = kMostFrameBytes;  ///< As Coding::frame_bytes.
 };
 
@@ -199,7 +199,7 @@ struct LoadOptions {
   std::vector<std::string> first = {};   ///< Tensors to load before all others, in this order.
   std::shared_ptr<FileIo> file_io = {};  ///< Null: make_plain_file_io().
   unsigned workers = 0;  ///< Threads that read, unpack and check; 0: one per CPU, at most 8.
-  Deadline deadline = Deadline::never();  ///< For the whole loading.
+  Deadline deadline = Deadline::never();  ///< For the whole load.
 };
 
 /// A tensor that has been loaded.
@@ -215,7 +215,7 @@ struct LoadedTensor {
   Bytes offset = 0;  ///< Offset of the tensor's first byte in `buffer`.
 };
 
-/// The resource that limits a loading.
+/// The resource that limits a load.
 enum class LoadBound : std::uint8_t {
   disk,       ///< Reading.
   unpacking,  ///< Unpacking and checking.
@@ -223,7 +223,7 @@ enum class LoadBound : std::uint8_t {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(LoadBound bound) noexcept;
 
-/// Cost of a loading so far.
+/// Cost of a load so far.
 struct GANTRY_API LoadReport {
   Bytes raw_bytes = 0;                  ///< Bytes unpacked, checked and available.
   Bytes stored_bytes = 0;               ///< Bytes read from the file for them.
@@ -242,7 +242,7 @@ struct GANTRY_API LoadReport {
   [[nodiscard]] std::string text() const;  ///< All figures, the rates, and the limiting resource.
 };
 
-/// Predicted cost of a loading.
+/// Predicted cost of a load.
 struct GANTRY_API LoadEstimate {
   std::chrono::nanoseconds time{};         ///< From load_image() until everything is available.
   LoadReport sample;                       ///< Report of the sample on which the estimate rests.
@@ -259,7 +259,7 @@ struct GANTRY_API LoadEstimate {
 
 class ImageLoading;
 
-/// Begins to load. The file is read past the page cache if possible; an uncompressed image is read
+/// Begins to load. Reading bypasses the page cache if possible; an uncompressed image is read
 /// straight into its place. `image` may be destroyed before the loading ends. Errors:
 /// `invalid_argument` (an unknown partition, or an unknown tensor in `first`), `out_of_memory` and
 /// `too_large` (beyond the pool's budget), `system`; from a device `device_full`, `device_lost` and
@@ -267,7 +267,7 @@ class ImageLoading;
 [[nodiscard]] GANTRY_API Result<ImageLoading> load_image(const Image& image,
                                                          const LoadOptions& options = {});
 
-/// A loading in progress. Each tensor may be used as soon as it is available. Any thread may call
+/// A load in progress. Each tensor may be used as soon as it is available. Any thread may call
 /// every member. The destructor cancels the loading; tensors that were returned stay valid.
 class GANTRY_API ImageLoading {
  public:
@@ -390,10 +390,10 @@ class GANTRY_API ImageKeeper {
   ~ImageKeeper();  ///< Readers keep the images that they have attached.
 
   /// Loads, in order, the images that fit into the budget. After that, loads an image whenever a
-  /// reader attaches it; for its room, images without readers are dropped, the least recently
+  /// reader attaches it; to make room, images without readers are dropped, the least recently
   /// attached first. An image in use stays. Sleeps while there is no work. Calls `changed` for each
   /// image that was loaded or dropped, or cannot be loaded. Errors: `interrupted`
-  /// (EndOptions::interrupt_descriptor), `timed_out` (the deadline). A loading in progress then
+  /// (EndOptions::interrupt_descriptor), `timed_out` (the deadline). A load in progress then
   /// continues, and the next call completes it.
   [[nodiscard]] Result<void> serve(const std::function<void(const KeptImage&)>& changed = {},
                                    Deadline deadline = Deadline::never());

@@ -23,7 +23,7 @@ struct ProgramState;  // private: a backend's
 /// Number of work items of a launch, in up to three dimensions, and number of items in a group.
 /// Items are numbered with the first dimension fastest. If a group does not divide its dimension,
 /// the device runs extra items, so kernels must compare their index with a count among their
-/// arguments. A range with a 0 runs nothing.
+/// arguments. A range in which a dimension has 0 items does not run the kernel.
 struct GANTRY_API LaunchRange {
   std::array<std::size_t, 3> items{1, 1, 1};  ///< Work items along each dimension.
   std::array<std::size_t, 3> group{0, 0, 0};  ///< All 0: the device chooses.
@@ -41,7 +41,7 @@ struct GANTRY_API LaunchRange {
 
 // ---- kernels of the `cpu` device -----------------------------------------------------------
 
-/// The part of a launch that one call of a CpuKernel computes: items from `first` to before `last`.
+/// The part of a launch that one call of a CpuKernel computes: items [`first`, `last`).
 /// It begins and ends at group borders if the launch has groups.
 struct CpuSlice {
   std::size_t first = 0;
@@ -52,13 +52,13 @@ struct CpuSlice {
   /// True if the launch was cancelled or the device given up. Long loops should check it and
   /// return.
   [[nodiscard]] bool should_stop() const noexcept {
-    return stop != nullptr && stop->load(std::memory_order_relaxed);  // a hint, nothing follows it
+    return stop != nullptr && stop->load(std::memory_order_relaxed);  // a hint, not a barrier
   }
 };
 
 /// A launch's arguments as a CpuKernel sees them. A wrong request (no such argument, a value of
-/// another size, a buffer that is not aligned for T) throws. Do not catch the exception: the launch
-/// then fails as `kernel_fault`.
+/// another size, a buffer that is not aligned for T) throws. The kernel must let the exception
+/// pass: the launch then fails as `kernel_fault`.
 class GANTRY_API CpuArguments {
  public:
   /// One argument: memory or a value.
@@ -100,9 +100,9 @@ class GANTRY_API CpuArguments {
   std::span<const Item> items_;
 };
 
-/// Several threads call the kernel at once, each with another slice of one launch. They share its
-/// buffers, except that each has a separate partial result of a reduction. An error or an exception
-/// ends the launch as `kernel_fault` with its message.
+/// Several threads call the kernel at once, each with a different slice of one launch. The threads
+/// share the launch's buffers, except that each has a separate partial result of a reduction. An
+/// error or an exception ends the launch as `kernel_fault` with its message.
 using CpuKernel = std::function<Result<void>(const CpuArguments& arguments, const CpuSlice& slice)>;
 
 // ---- programs ------------------------------------------------------------------------------

@@ -114,16 +114,16 @@ struct LinkCapabilities {
   /// Local memory must be registered with the link's registrar; otherwise the link registers it for
   /// each transfer.
   bool needs_registration = false;
-  /// Payload bypasses the socket at present, if it lies in memory that was exported for that.
+  /// At present, payload in memory that was exported for this purpose bypasses the socket.
   bool pulls = false;
   Bytes max_transfer_bytes = 0;   ///< Largest payload of one transfer.
   Bytes max_control_bytes = 0;    ///< Largest size of one control message.
-  std::size_t max_transfers = 0;  ///< Most transfers in flight; one more fails with `busy`.
-  /// Most control messages that the far end has not taken; one more waits.
+  std::size_t max_transfers = 0;  ///< Limit of transfers in flight; one more fails with `busy`.
+  /// Largest number of control messages that the far end has not taken; one more waits.
   std::size_t max_controls = 0;
-  /// Most signals that the far end has not taken; one more fails with `busy`.
+  /// Largest number of signals that the far end has not taken; one more fails with `busy`.
   std::size_t max_signals = 0;
-  std::size_t max_exports = 0;  ///< Most exports of this end at a time; one more fails with `busy`.
+  std::size_t max_exports = 0;  ///< Limit of this end's exports; one more fails with `busy`.
 };
 
 /// How a transfer of some size would be executed, and why.
@@ -151,8 +151,8 @@ struct LinkReport {
 
 /// A connection between two ends, each of which exports memory to the other. Any thread may call
 /// every member. A link does not have a thread: progress happens inside poll() and the calls that
-/// wait. An end that calls none of them delays the far end, and counts as dead after the stall
-/// limit unless the link is one-sided.
+/// wait. An end that does not call these functions delays the far end, and counts as dead after the
+/// stall limit unless the link is one-sided.
 ///
 /// Transfers begin in the order of their tickets and may run at the same time: wait for one to end
 /// before another writes the same bytes. Control messages arrive in order and may overtake
@@ -235,8 +235,8 @@ class GANTRY_API Link {
 
   /// Success while the link works; otherwise the error that ended it.
   [[nodiscard]] virtual Result<void> state() const = 0;
-  /// Ends the link. After it returns no transfer is in flight: unfinished ones have failed. The far
-  /// end sees `closed`. Does not wait for a peer.
+  /// Ends the link. When close() has returned, each transfer has ended: unfinished ones have
+  /// failed. The far end sees `closed`. Does not wait for a peer.
   virtual void close() noexcept = 0;
 };
 

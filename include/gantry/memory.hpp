@@ -77,8 +77,8 @@ class GANTRY_API Registration {
   DeviceKey key_;
 };
 
-/// A device that must know memory before it can use it. Thread-safe. Held by shared_ptr: each
-/// registration keeps its registrar alive.
+/// Makes memory known to a device that cannot use unknown memory. Thread-safe. Held by shared_ptr:
+/// each registration keeps its registrar alive.
 class GANTRY_API Registrar : public std::enable_shared_from_this<Registrar> {
  public:
   virtual ~Registrar();
@@ -196,9 +196,9 @@ class GANTRY_API Region {
   /// The kind in use. `transparent` is only a hint to the kernel.
   [[nodiscard]] PageKind pages() const noexcept { return pages_; }
 
-  /// Makes [offset, offset+size) present, so that no later access faults. For a writable region up
-  /// to `threads` threads on the region's node create the pages (0: a number by the size, at most
-  /// one per core of the node); for an imported region the pages are mapped.
+  /// Makes [offset, offset+size) present, so that later accesses do not fault. In a writable
+  /// region, up to `threads` threads on the region's node create the pages (0: a number by the
+  /// size, at most one per core of the node); in an imported region, the pages are mapped.
   [[nodiscard]] Result<void> touch(Bytes offset, Bytes size, unsigned threads = 1);
 
   /// Asks the kernel to gather present pages into huge ones (MADV_COLLAPSE), even where it does not
@@ -286,8 +286,8 @@ class GANTRY_API GANTRY_CONSUMABLE(unconsumed) Block {
   [[nodiscard]] bool is_shared() const noexcept;
 
   /// Drops the handle and never reuses the memory, whatever happens to other handles, since another
-  /// process may still read it. The slab serves no new blocks, and is unmapped once all its other
-  /// blocks are free.
+  /// process may still read it. The slab does not serve new blocks any more, and is unmapped once
+  /// all its other blocks are free.
   void abandon() noexcept;
 
   /// Keeps the block alive without a handle; Pool::adopt() finds it again by its address.
@@ -314,7 +314,7 @@ enum class When {
 
 /// Size limits of a pool, its growth steps, and its registrars.
 struct PoolOptions {
-  Bytes slab_bytes = Bytes{64} << 20;  ///< Step in which memory is taken from the system.
+  Bytes slab_bytes = Bytes{64} << 20;  ///< Step in which memory (a slab) is taken from the system.
   Bytes budget_bytes = 0;              ///< Hard limit; 0: four fifths of the machine's memory.
   std::string name = "pool";           ///< Name in errors and reports; at most 200 characters.
   RegionOptions region{};              ///< How slabs are made.
@@ -362,9 +362,9 @@ struct GANTRY_API PoolReport {
   Bytes lingering_bytes = 0;
 };
 
-/// Hands out blocks of any size from a few large regions that are touched once, registered once and
-/// kept. A handle, cheap to copy. Thread-safe; threads do not contend while their kept memory
-/// suffices. See docs/mechanisms/memory.md.
+/// Hands out blocks of any size from a few large regions (slabs) that are touched once, registered
+/// once and kept. A handle, cheap to copy. Thread-safe; threads do not contend while their kept
+/// memory suffices. See docs/mechanisms/memory.md.
 class GANTRY_API Pool {
  public:
   static constexpr Bytes kPageAlignment = 4096;  ///< Alignment of blocks of at least this size.

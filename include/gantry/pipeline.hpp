@@ -294,7 +294,7 @@ struct PipelineOptions {
   Staging staging = Staging::automatic;  ///< For memory; files and readers always use a ring.
   /// Expected number of runs of this memory through this device; limits the cost of registering it.
   std::uint64_t uses = 1;
-  Bytes device_bytes = 0;  ///< Most device memory to use; 0: most of the free memory.
+  Bytes device_bytes = 0;  ///< Limit of device memory; 0: most of the free memory.
   /// Copies between user memory and the ring; access to missing memory is then an error, not a
   /// signal. Null: memcpy().
   std::shared_ptr<Engine> copier = {};
@@ -360,13 +360,13 @@ struct GANTRY_API PipelineReport {
 
 // ---- the calls -----------------------------------------------------------------------------
 
-/// Sends the job's data through the device chunk by chunk, with several chunks in flight. Blocks;
-/// uses one more thread. Results equal those of a loop over all steps, whatever the chunks.
+/// Sends the job's data through the device chunk by chunk, several chunks in flight. Waits for the
+/// end; uses one more thread. Results equal those of a loop over all steps, whatever the chunks.
 ///
 /// Errors before any work: `invalid_argument` (no work, sizes that do not correspond, an output
-/// that overlaps another array other than step for step), those of Device::build(). Later errors
-/// begin with the chunk ("chunk 7 (steps 700 to 799): ..."): `device_full` when not even a chunk of
-/// one step fits, `device_lost`, `kernel_fault`, `timed_out`, those of sources, sinks and folds
+/// that overlaps another array, unless step for step), those of Device::build(). Later errors begin
+/// with the chunk ("chunk 7 (steps 700 to 799): ..."): `device_full` when not even a chunk of one
+/// step fits, `device_lost`, `kernel_fault`, `timed_out`, those of sources, sinks and folds
 /// (`system` for a truncated file). On return the queues are drained and the buffers freed. Chunks
 /// before the named one have landed; results of later chunks are undefined.
 [[nodiscard]] GANTRY_API Result<PipelineReport> run_pipeline(Device& device, const PipelineJob& job,
@@ -422,8 +422,8 @@ struct GANTRY_API PipelineStageReport {
 /// Input and output of a stage, if they are not plain channels: the ends that `gantry run` opens,
 /// messages that are checked or rewritten first, several results in one message. A thread of the
 /// run calls `receive`. The calling thread calls `place` and `committed` for each result in the
-/// order of receipt, `committed` before the next `place`; for exceptions see `places`. Serves one
-/// run at a time.
+/// order of receipt, `committed` before the next `place`; for more than one place, see `places`.
+/// Serves one run at a time.
 struct GANTRY_API StageCallbacks {
   /// A message that arrived, in the channel's own memory.
   struct Received {
@@ -449,7 +449,7 @@ struct GANTRY_API StageCallbacks {
 
   /// Number of results that may have their places at the same time. With more than 1, a device that
   /// computes in place gets places before it computes: the receiving thread then also calls
-  /// `place`, with a passed deadline, and never during another call of `place` or `committed`. If
+  /// `place`, with an expired deadline, and never during another call of `place` or `committed`. If
   /// no place is free at once, `place` returns `timed_out` (or `busy`, `out_of_memory`) and is
   /// called again later; meanwhile that result is computed in the device's memory and copied.
   /// `committed` keeps the order of receipt; a failed result is dropped without it.
@@ -465,13 +465,13 @@ struct GANTRY_API StageCallbacks {
 };
 
 /// Runs a stage: receives messages, computes and sends, with different messages in each phase.
-/// Inputs of the job may be PipelineSource::message() (at least one), and one output
+/// The job's inputs must be PipelineSource::message() (at least one), and its one output
 /// PipelineSink::message(). Each message is a chunk: Chunk::index is its number, and its steps are
 /// the size of its first input segment divided by the bytes per step. The job's own steps are
 /// ignored. Results are sent in the order of receipt. The stage ends successfully when the stream
 /// is closed. Depth: PipelineOptions::depth, by default 3.
 ///
-/// In place, without copies, by the rules of Staging::shared: messages are computed in their own
+/// By the rules of Staging::shared, messages are computed in place, without copies, in their own
 /// memory, and results are written into the outgoing message. A message's slot returns to its
 /// sender after the computation. Until then the sender can change the memory, which it owns: a
 /// kernel that checks its input and reads it again trusts a hostile sender. Staging::direct copies

@@ -41,7 +41,7 @@ struct PlanPlace {
 
 /// A part of an element's value, in terms of the whole matrices whose pieces the ranks hold. For
 /// element (i, j) of a tensor it is X[i + `row`][j + `col`], where X is `left`; if `right` names a
-/// matrix Y, it is the sum over k from `first` to before `last` of X[i + row][k] * Y[k][j + col].
+/// matrix Y, it is the sum over k in [`first`, `last`) of X[i + row][k] * Y[k][j + col].
 struct PlanTerm {
   std::string left;
   std::string right = {};  ///< Empty: no product.
@@ -60,8 +60,8 @@ struct PlanValue {
 
 /// The operation of a step.
 enum class PlanVerb : std::uint8_t {
-  put,      ///< Own memory to another rank's; that rank may wait for the step.
-  get,      ///< Another rank's memory to own; that rank may wait for the step.
+  put,      ///< This rank's memory to another rank's; the other rank may wait for the step.
+  get,      ///< Another rank's memory to this rank's; the other rank may wait for the step.
   copy,     ///< Within a rank.
   gemm,     ///< `to` = `from` * `other`, or `to` += `from` * `other`.
   reduce,   ///< `to` += `from`, within a rank.
@@ -118,9 +118,9 @@ struct PlanFacts {
 [[nodiscard]] GANTRY_API std::string name_of_step(const Plan& plan, unsigned step);
 
 /// Checks a plan without executing it; only checked plans run. Refuses places and shapes that do
-/// not fit, a step that waits for a step whose end its rank does not learn, steps that wait for
+/// not fit, a step that waits for a step of whose end its rank does not learn, steps that wait for
 /// each other, memory beyond the limit, memory that is used before it was written, or by two steps
-/// at once of which one writes, and final contents that differ from the required ones or count a
+/// at once, one of which writes, and final contents that differ from the required ones or count a
 /// term twice. Errors: `invalid_argument`; `too_large`; `unsupported` for a product whose factor is
 /// itself a product or a sum.
 [[nodiscard]] GANTRY_API Result<PlanFacts> check_plan(const Plan& plan,
@@ -158,7 +158,7 @@ struct GANTRY_API RankOperation {
   friend bool operator==(const RankOperation&, const RankOperation&) = default;
 };
 
-/// A rank's report about itself; any content, but within bounds.
+/// A rank's report about itself; the content may be wrong, but is within bounds.
 struct GANTRY_API RankStatus {
   std::string group;   ///< Name of the group.
   unsigned rank = 0;   ///< Number of the rank, from 0.
@@ -237,7 +237,7 @@ struct ScheduleCosts {
   std::vector<LinkCosts> links{};      ///< Pairs that differ from `link`.
   double port_bytes_per_s = 1e10;      ///< For a switch: rate of each port and direction.
   double cpus = 0;                     ///< Number of CPUs that all ranks share; 0: each has enough.
-  /// CPU time per payload byte of a transfer, at each end; shared CPUs are then missing for
+  /// CPU time per payload byte of a transfer, at each end; shared CPUs are then not available for
   /// computation. A transfer takes at least the CPU time of either end.
   double cpu_s_per_byte = 0;
   double cpu_s_per_transfer = 0;  ///< CPU time of each transfer, whatever its size.
@@ -316,8 +316,8 @@ struct ScheduleLosses {
 enum class OverlapKind : std::uint8_t {
   all_gather_gemm,      ///< Each rank has rows of A and columns of B; it needs A times its columns.
   gemm_reduce_scatter,  ///< Each rank has columns of A and rows of B; it needs some rows of A * B.
-  /// Each rank has rows of A for every rank, and a separate B; it needs the rows for it times its
-  /// B.
+  /// Each rank has rows of A for every rank, and a separate B; each rank needs the product of the
+  /// rows that are for this rank and its B.
   all_to_all_gemm,
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(OverlapKind kind) noexcept;
@@ -373,7 +373,7 @@ struct Schedule {
 
 /// Text of a schedule: "ring rows own-first piece 4 put", "serial put".
 [[nodiscard]] GANTRY_API std::string to_string(const Schedule& schedule);
-/// Reads such a text. Errors: `invalid_argument`.
+/// Reads the text of a schedule. Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<Schedule> parse_schedule(std::string_view text);
 
 /// A decision as one line of text: "gantry-schedule 1 all-gather-gemm ring rows own-first piece 4
@@ -385,7 +385,7 @@ struct ScheduleSentence {
   friend bool operator==(const ScheduleSentence&, const ScheduleSentence&) = default;
 };
 [[nodiscard]] GANTRY_API std::string to_string(const ScheduleSentence& sentence);
-/// Reads such a line. Errors: `invalid_argument`.
+/// Reads the line of a ScheduleSentence. Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<ScheduleSentence> parse_sentence(std::string_view text);
 
 /// Conditions on a schedule.
@@ -407,8 +407,8 @@ struct ScheduleConstraints {
 ///   all_to_all_gemm:     a is its rows x k, in the order of their receivers; b is k x n; c is the
 ///                        rows for this rank x n, in the order of their senders.
 /// check_plan() accepts the result: with hundreds of ranks, the peers of each rank share the lanes
-/// that check_plan() has room for. A plan with more steps than it accepts, even with two lanes per
-/// rank, is `too_large`.
+/// that check_plan() has room for. A plan with more steps than check_plan() accepts, even with two
+/// lanes per rank, is `too_large`.
 /// Plan::about is "all-gather-gemm of 200 x 100 x 300 f32: ring rows own-first piece 1 put".
 /// Errors: `invalid_argument`; `too_large`.
 [[nodiscard]] GANTRY_API Result<Plan> make_plan(const OverlapOperator& op,
@@ -557,10 +557,10 @@ struct PlanExecutorOptions {
 };
 
 /// One rank's part in a plan. Move-only. A thread of the executor computes; the calling thread
-/// serves the links. Memory and group must outlive it.
+/// serves the links. Memory and group must outlive the executor.
 class GANTRY_API PlanExecutor {
  public:
-  /// Every rank must call it with the same plan. Errors: those of check_plan(); `invalid_argument`
+  /// All ranks must prepare the same plan. Errors: those of check_plan(); `invalid_argument`
   /// for missing memory, for a group of another size, and when ranks have different plans;
   /// `unsupported` without a library for its products; the error that ended the group.
   [[nodiscard]] static Result<PlanExecutor> prepare(Group& group, const Plan& plan,
@@ -573,7 +573,7 @@ class GANTRY_API PlanExecutor {
 
   /// Runs the plan; every rank must call it. The given contents must be in place, and the caller
   /// must not touch the plan's memory until it returns. It returns when all steps of this rank and
-  /// all transfers by others to and from its memory have ended. Later no byte lands there, even
+  /// all transfers by others to and from its memory have ended. Later bytes do not land there, even
   /// after an error; the contents are then undefined. (Only a device that was given up by
   /// Device::abandon() may end a copy later.) Errors name the failed rank, its step and the reason,
   /// equal at all ranks: `peer_gone`, `timed_out` (other ranks then fail, too), `interrupted`,

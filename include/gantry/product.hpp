@@ -19,15 +19,15 @@ struct ShardedProductOptions {
   /// If set, this schedule is used, and nothing is measured or chosen.
   std::optional<Schedule> schedule{};
   ChoiceOptions choice{};  ///< For choose(), if `schedule` is empty.
-  /// Number of promising schedules that prepare() runs a few times each, beside serial; the fastest
-  /// is taken. 0: the prediction decides.
+  /// Number of promising schedules that prepare() runs a few times each, and the serial one as
+  /// well; the fastest is taken. 0: the prediction decides.
   unsigned measure_best = 4;
   std::shared_ptr<GemmLibrary> gemm{};               ///< Null: open_gemm() without options.
   std::shared_ptr<Device> device{};                  ///< As PlanExecutorOptions::device.
   std::shared_ptr<DeviceGemmLibrary> device_gemm{};  ///< Null: open_gemm(device).
-  /// File to which each run appends a line with operator, sentence, predicted and actual time;
-  /// prepare() appends one for each schedule that it ran. Empty: the file named by
-  /// $GANTRY_SCHEDULE_LOG, if set.
+  /// File to which each run appends a line with the operator, the ScheduleSentence, the predicted
+  /// and the actual time; prepare() appends one for each schedule that it ran. Empty: the file
+  /// named by $GANTRY_SCHEDULE_LOG, if set.
   std::string log{};
 };
 
@@ -45,9 +45,9 @@ struct MatrixPart {
 /// outlive it.
 class GANTRY_API ShardedProduct {
  public:
-  /// Every rank must call it with the same operator and options. Unless `schedule` is set, it runs
-  /// the product some dozens of times to find one. Errors: those of measure_costs(), choose(),
-  /// make_plan() and PlanExecutor::prepare().
+  /// Every rank must call prepare() with the same operator and options. Unless `schedule` is set,
+  /// prepare() runs the product a few dozen times to find a schedule. Errors: those of
+  /// measure_costs(), choose(), make_plan() and PlanExecutor::prepare().
   [[nodiscard]] static Result<ShardedProduct> prepare(Group& group, const OverlapOperator& op,
                                                       const ShardedProductOptions& options = {},
                                                       Deadline deadline = Deadline::never());

@@ -6,7 +6,7 @@
 extern "C" {
 #endif
 
-/// After a gantry_receive() on a getting end that timed out or was interrupted: leaves the line, so
+/// After a gantry_receive() that timed out or was interrupted on a getting end: leaves the line, so
 /// that the next item goes to another end. Returns an item that was already handed out; otherwise
 /// GANTRY_TIMED_OUT, because no item came or the queue did not answer within `timeout_ns` (for
 /// example because its process is stopped). In the second case the queue takes back the item that

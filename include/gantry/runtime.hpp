@@ -40,7 +40,7 @@ struct HeldSlot {
 
 /// One consumer, as its producer or inbox reports it.
 struct GANTRY_API ConsumerStatus {
-  /// Upper bound of the times in each count of `handoffs` but the last, in nanoseconds.
+  /// For each count of `handoffs` except the last: upper bound of the times, in nanoseconds.
   static constexpr std::array<std::uint64_t, 16> kHandoffBoundsNs{
       300,         1'000,         3'000,         10'000,        30'000,     100'000,      //
       300'000,     1'000'000,     3'000'000,     10'000'000,    30'000'000, 100'000'000,  //
@@ -51,7 +51,7 @@ struct GANTRY_API ConsumerStatus {
   unsigned uid = 0;  ///< The user that its process runs as.
   ProcessState state = ProcessState::unknown;  ///< State of its process at the time of the query.
   SlowConsumer policy = SlowConsumer::block;   ///< Requested policy: ConsumerOptions::when_slow.
-  unsigned depth = 0;                          ///< Most messages that it may hold unreleased.
+  unsigned depth = 0;                          ///< Limit of its unreleased messages.
   std::uint64_t unread = 0;                    ///< Messages published to it that it has not taken.
   std::uint64_t dropped = 0;  ///< Messages that it did not get or that were taken back from it.
   bool is_cut = false;        ///< The producer has disconnected it.
@@ -96,14 +96,14 @@ struct SenderStatus {
   std::uint64_t messages = 0;  ///< Messages received from it.
   Bytes bytes = 0;             ///< Payload bytes of these messages.
   EndName who{};               ///< Name that the producer gives itself.
-  unsigned credits = 0;        ///< Most messages that it may have unreleased.
+  unsigned credits = 0;        ///< Limit of its unreleased messages.
   std::uint64_t unread = 0;    ///< Messages that it published and the receiver has not taken.
   std::uint64_t held = 0;      ///< Messages that the receiver holds and that use a credit.
   /// It sleeps until it gets a credit back, or until all its messages are taken.
   bool waits = false;
 };
 
-/// How the newest payload that an engine copied was sent.
+/// How the newest engine-copied payload was sent.
 struct PathStatus {
   /// Size of the payload. 0: no such payload yet; the other fields are then unused.
   Bytes bytes = 0;
@@ -125,7 +125,7 @@ struct GANTRY_API ChannelStatus {
   EndName producer_who{};                               ///< Name that the producer gives itself.
   unsigned producer_uid = 0;                            ///< User of its process, if known.
   ProcessState producer_state = ProcessState::unknown;  ///< `unknown` for an inbox.
-  /// False: the channel did not answer; of the fields below only `age` and `silence` are set.
+  /// False: the channel did not answer; only `age` and `silence` of the fields below are set.
   bool answered = false;
   std::string silence;             ///< Reason for the missing answer; empty if it has answered.
   std::chrono::nanoseconds age{};  ///< Time since the channel was opened.
@@ -217,7 +217,7 @@ struct GANTRY_API ConsumerExplanation {
   int producer_pid = 0;  ///< 0: the producer lives in another PID namespace.
   ProcessState producer_state = ProcessState::unknown;  ///< `unknown` without a pid.
   SlowConsumer policy = SlowConsumer::block;            ///< ConsumerOptions::when_slow.
-  /// Most messages that the consumer may hold unreleased, as its producer reports.
+  /// Largest number of messages that the consumer may hold unreleased, as its producer reports.
   unsigned depth = 0;
   std::uint64_t unread = 0;  ///< Messages published to this end that it has not taken.
   /// Messages taken back before this end took them, as far as the end has seen.
@@ -333,7 +333,7 @@ class GANTRY_API Runtime {
   /// Joins the channel, and waits for its producer to appear. Errors: as Consumer::open().
   [[nodiscard]] Result<Consumer> consumer(std::string_view name, ConsumerOptions options = {},
                                           Deadline deadline = Deadline::never());
-  /// Opens a receiving end for many producers, which connect(). Errors: as Inbox::open().
+  /// Opens a receiving end to which many producers connect(). Errors: as Inbox::open().
   [[nodiscard]] Result<Inbox> inbox(std::string_view name, InboxOptions options = {});
   /// Connects to an inbox. Errors: as Producer::connect().
   [[nodiscard]] Result<Producer> connect(std::string_view inbox, ProducerOptions options = {},
@@ -393,7 +393,7 @@ struct RegistrarSetup {
   /// descriptor is duplicated, and its table is restored when the registrar is destroyed. -1: the
   /// registrar's own ring, which no operation can use; for measurements.
   int ring_descriptor = -1;
-  unsigned ring_slots = 1024;  ///< uring: most registrations at a time.
+  unsigned ring_slots = 1024;  ///< uring: largest number of registrations at a time.
 
   /// fabric: the `struct fid_domain` whose endpoints will use the memory; it must outlive the
   /// registrar. Null: the registrar's own domain by `fabric_provider`, which no endpoint can use.
@@ -404,8 +404,8 @@ struct RegistrarSetup {
   int cuda_device = 0;
 };
 
-/// Makes a registrar. Errors: `unsupported`, with the software or setting that is missing; those of
-/// the kind about its set-up.
+/// Makes a registrar. Errors: `unsupported`, with the software or setting that is missing; errors
+/// of the set-up of that kind.
 [[nodiscard]] GANTRY_API Result<std::shared_ptr<Registrar>> make_registrar(
     RegistrarKind kind, const RegistrarSetup& setup = {});
 
@@ -430,19 +430,19 @@ namespace gantry::trace {
 
 // ---- events of channel ends, links, ranks and device queues, and the program's own spans ------
 
-/// Begins a span without a block; pass the result to end_span(). 0: no recording is active.
+/// Begins a span without a C++ scope; pass the result to end_span(). 0: no recording is active.
 [[nodiscard]] GANTRY_API std::uint64_t begin_span() noexcept;
 /// Writes the span into the calling thread's trace. If `began` is 0, does nothing. See Span.
 GANTRY_API void end_span(std::uint64_t began, std::string_view name) noexcept;
 
-/// Records the time from its construction to the end of the block, under that name, in the thread's
+/// Records the time from its construction to the end of its scope, under that name, in the thread's
 /// trace. Names are cut after kMostName bytes. Without a recording it takes a few nanoseconds. A
 /// recording of the directory that the environment names (see channel_directory()) has the spans of
 /// every process; a recording of another directory has those of processes with an end of a channel,
 /// a group or a Runtime there.
 class Span {
  public:
-  static constexpr std::size_t kMostName = 31;  ///< Most bytes of a name.
+  static constexpr std::size_t kMostName = 31;  ///< Largest number of bytes of a name.
   /// Begins the span.
   explicit Span(std::string_view name) noexcept : began_(begin_span()) {
     if (began_ != 0) size_ = name.copy(name_.data(), name_.size());
@@ -474,10 +474,10 @@ enum class EndKind : std::uint8_t {
 
 /// The kind of an event.
 enum class EventKind : std::uint8_t {
-  send = 1,   ///< From the call to the end of publishing; for a small message only that end.
+  send = 1,   ///< From the call to the end of publishing; for a small message only the latter.
   copy,       ///< `what`: the engine.
   publish,    ///< The message became visible.
-  receive,    ///< From the call until the message was the caller's.
+  receive,    ///< From the call until the caller had the message.
   wait,       ///< A wait for `what`, from `peer` if known.
   release,    ///< The message's memory returned to the sender.
   wake,       ///< `peer` slept and was woken.

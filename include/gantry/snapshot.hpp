@@ -62,7 +62,7 @@ struct GANTRY_API RestoreReport {
 
 /// Regions of memory that are saved together in an image and restored from it: usable at once,
 /// while they load, but at another address, so pointers within them must be offsets. The program
-/// may use the memory as its own: it may protect, lock and drop it. It must not move it (after
+/// may use the memory as its own: it may protect, lock and drop it, but must not move it (after
 /// mremap() the old place reads as zeros), unmap it, or map other memory over it (which would be
 /// saved, and unmapped by the destructor). Several threads may touch missing pages. Any thread may
 /// call every member except save(), record() and settled(), which must not run at the same time.
@@ -89,7 +89,7 @@ class GANTRY_API Snapshot {
   [[nodiscard]] std::span<const SnapshotRegion> regions() const noexcept;
   /// The memory of one region. Touching a missing page waits for it; if the page can never be
   /// loaded (error() has the reason), touching it raises SIGBUS, and system calls fail with EFAULT.
-  /// Pages that the program drops (MADV_DONTNEED), loaded or not, are then zeros; in memory of
+  /// Pages that the program drops (MADV_DONTNEED), loaded or not, are then zeros; in memory from
   /// create(), or restored with `record`, they return with their contents. Errors: `not_found`.
   [[nodiscard]] Result<ByteSpan> region(std::string_view name) const;
 

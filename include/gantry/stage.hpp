@@ -32,7 +32,7 @@ class GANTRY_API StageInput {
   ~StageInput();
 
   /// Returns the next message of any connection; `closed` when every sender has ended. One thread
-  /// at a time. Over pipes, release each message before receiving; otherwise it costs a buffer.
+  /// at a time. Over pipes, a message not released before the next receive() costs a buffer.
   [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
 
   class Impl;
@@ -90,7 +90,7 @@ struct StageEndpoint {
   /// One connection of the end, to one process of the stage at the other side.
   struct Link {
     std::string address;          ///< Channel name (gantry), or descriptor number (pipe).
-    int metrics_descriptor = -1;  ///< Inherited page in which the end counts; -1: none.
+    int metrics_descriptor = -1;  ///< Inherited page for the end's counters; -1: none.
   };
   std::string channel;                      ///< Name by which the stage opens the end.
   bool output = false;                      ///< False: an input.
@@ -111,7 +111,7 @@ inline constexpr const char* kStageImagesVariable = "GANTRY_STAGE_IMAGES";
 inline constexpr const char* kStageTokenFile = ".bridge-token";
 /// Encodes the ends as one line of text, for the environment.
 [[nodiscard]] GANTRY_API std::string encode_stage_endpoints(std::span<const StageEndpoint> ends);
-/// Decodes such a line. Errors: `invalid_argument`.
+/// Decodes a line of encode_stage_endpoints(). Errors: `invalid_argument`.
 [[nodiscard]] GANTRY_API Result<std::vector<StageEndpoint>> decode_stage_endpoints(
     std::string_view text);
 

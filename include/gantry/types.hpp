@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-// Marks the symbols that a program which uses Gantry links to. Other symbols are not for programs.
+// Marks the symbols to which a program that uses Gantry links. Other symbols are not for programs.
 #define GANTRY_API [[gnu::visibility("default")]]      ///< Exported from the library.
 #define GANTRY_LOCAL [[gnu::visibility("protected")]]  ///< Part of a public class, not for users.
 
@@ -46,7 +46,7 @@ enum class Code {
   timed_out,          ///< The deadline passed first.
   busy,               ///< Full at present; the same call may work later.
   interrupted,        ///< Cancelled, or the caller's interrupt descriptor became readable.
-  closed,             ///< The regular end of a stream, queue or link; engines in a forked child.
+  closed,             ///< Regular end of a stream, queue or link, or an engine in a forked child.
   peer_gone,          ///< The other process died or left without ending the stream.
   aborted,            ///< The sender gave up the message, or the server dropped the request.
   peer_misbehaved,    ///< The other process broke the protocol; the channel is given up.
@@ -93,7 +93,7 @@ std::add_lvalue_reference_t<T> must(Result<T>& result) {
   if constexpr (!std::is_void_v<T>) return *result;
 }
 
-using Bytes = std::size_t;  ///< Bytes, or rows of bytes. Other raw numbers end in their unit.
+using Bytes = std::size_t;  ///< A count of bytes or rows. Names of other numbers end in the unit.
 /// Memory that can be written.
 using ByteSpan = std::span<std::byte>;
 /// Memory that can only be read.
@@ -150,7 +150,7 @@ struct DataType {
   friend bool operator==(const DataType&, const DataType&) = default;
 };
 
-/// The types that reshapes support. Numbers of 4 bits are packed from the lowest bits up.
+/// Types that a ReshapePlan supports. Numbers of 4 bits are packed from the lowest bits up.
 namespace types {
 inline constexpr DataType u8{DataType::unsigned_int, 8, 1};    ///< 0 to 255.
 inline constexpr DataType i8{DataType::signed_int, 8, 1};      ///< -128 to 127.
@@ -161,11 +161,11 @@ inline constexpr DataType f16{DataType::floating, 16, 1};      ///< IEEE 754 bin
 inline constexpr DataType bf16{DataType::bfloat, 16, 1};       ///< The upper half of an f32.
 inline constexpr DataType f32{DataType::floating, 32, 1};      ///< IEEE 754 binary32.
 inline constexpr DataType f64{DataType::floating, 64, 1};      ///< IEEE 754 binary64.
-inline constexpr DataType e4m3fn{DataType::e4m3fn, 8, 1};      ///< To +-448.
-inline constexpr DataType e5m2{DataType::e5m2, 8, 1};          ///< To +-57344.
+inline constexpr DataType e4m3fn{DataType::e4m3fn, 8, 1};      ///< -448 to 448.
+inline constexpr DataType e5m2{DataType::e5m2, 8, 1};          ///< -57344 to 57344.
 inline constexpr DataType u4{DataType::unsigned_int, 4, 1};    ///< 0 to 15.
 inline constexpr DataType i4{DataType::signed_int, 4, 1};      ///< -8 to 7.
-inline constexpr DataType e2m1{DataType::e2m1fn, 4, 1};        ///< To +-6.
+inline constexpr DataType e2m1{DataType::e2m1fn, 4, 1};        ///< -6 to 6.
 }  // namespace types
 
 /// Numbers that share a scale: x = scale * (q - zero_point). In memory a group is its scale, then
@@ -189,7 +189,7 @@ struct GANTRY_API Groups {
 /// Text as in a pipeline file: "bf16", "i8[32]", "u4[64,f32,zero]", "e4m3fn[32,e8m0]" (scales are
 /// f16 by default). For a type that reshapes do not support: "DLPack type CODE of BITS bits".
 [[nodiscard]] GANTRY_API std::string to_string(DataType type);
-/// Reads such a text. Errors: `invalid_argument`, with the list of types.
+/// Reads text as in a pipeline file. Errors: `invalid_argument`, with the list of types.
 [[nodiscard]] GANTRY_API Result<DataType> parse_type(std::string_view text);
 
 /// How to interpret a segment: type, shape and strides as in DLPack.
@@ -224,8 +224,8 @@ struct ByteRange {
   friend bool operator==(const ByteRange&, const ByteRange&) = default;
 };
 
-/// Largest difference between a value and its exact result, unless the result is outside the range
-/// of the destination's type.
+/// Largest difference between a converted value and the exact result, unless the exact result is
+/// outside the range of the destination's type.
 struct GANTRY_API ReshapeError {
   /// Unit of `amount`.
   enum class Kind : std::uint8_t {
@@ -245,8 +245,8 @@ struct GANTRY_API ReshapeError {
 
 /// Cost class of a reshape; each engine's costs are measured for each class (EngineCosts).
 enum class ReshapeClass : std::uint8_t {
-  narrowing,  ///< In order, to at most as many bytes.
-  widening,   ///< In order, to more bytes.
+  narrowing,  ///< Keeps the order; gives at most as many bytes as the source has.
+  widening,   ///< Keeps the order; gives more bytes than the source has.
   permuting   ///< Changes the order of the elements.
 };
 /// Number of cost classes.
@@ -269,8 +269,8 @@ class GANTRY_API ReshapePlan {
   [[nodiscard]] static Result<ReshapePlan> make(const Tensor& to, const Tensor& from);
   /// Conversion to another type, in the same shape.
   [[nodiscard]] static Result<ReshapePlan> make(DataType to, const Tensor& from);
-  /// Conversion of a tensor without gaps to planes: a row of bytes. Exact. Errors: as make(), and
-  /// `invalid_argument` for groups, numbers of 4 bits, and a block that is not a multiple of 8.
+  /// Conversion of a tensor without gaps to planes; the result is a row of bytes. Exact. Errors: as
+  /// make(); `invalid_argument` for groups, numbers of 4 bits, or a block that 8 does not divide.
   [[nodiscard]] static Result<ReshapePlan> to_planes(const Tensor& from, const Planes& planes);
   /// Conversion of planes back to a tensor. Ignores bounds.
   [[nodiscard]] static Result<ReshapePlan> from_planes(const Tensor& to, const Planes& planes);

@@ -131,7 +131,7 @@ TEST_F(PlanCli, HelpNamesCollectives) {
               AllOf(HasSubstr("collectives"), HasSubstr("gantry plan expand all-reduce-ring")));
   const std::string expand = plan({"expand", "--help"}).output;
   for (const char* const line :
-       {"\n  all-gather-ring (eager, rendezvous)\n", "\n  all-to-all-counts\n",
+       {"\n  all-gather-ring (eager, rendezvous)\n", "\n  all-to-all-counts (eager, rendezvous)\n",
         "\n  broadcast-chain (eager, rendezvous)"})
     EXPECT_THAT(expand, HasSubstr(line));
 }

@@ -33,7 +33,7 @@ struct Wording {
   std::string_view ours;  // as the library's hints say it to who writes a program
   std::string_view hint;  // what a person at a command line can do
 };
-constexpr std::array<Wording, 11> kWordings{
+constexpr std::array<Wording, 12> kWordings{
     {{"ProducerOptions::consumers",
       "start its producer with room for more: gantry put --consumers NUMBER"},
      {"ConsumerOptions::when_slow", "join with another policy: gantry get --when-slow drop-oldest"},
@@ -41,6 +41,8 @@ constexpr std::array<Wording, 11> kWordings{
       "gantry get reads the channel of a producer; gantry ls shows what has the name"},
      {"EndOptions::access", "run both ends as one user, or name the other user at each: --users"},
      {"InboxOptions::producers", "the program that receives allows no more"},
+     {"raise its ReceiveLimits",
+      "raise the reader's limits (ulimit -v, ulimit -n), or send smaller messages"},
      {"ReceiveLimits::slabs",
       "raise the limit of open files (ulimit -n), or have the sender use fewer slots"},
      {"ReceiveLimits::mapped_bytes",
@@ -48,7 +50,7 @@ constexpr std::array<Wording, 11> kWordings{
      {"ReceiveLimits::gathered_bytes", "have the sender send smaller messages"},
      {"Consumer::receive_early", "have the sender send smaller messages"},
      {"PoolOptions::slab_bytes", "raise the limit of open files (ulimit -n)"},
-     {"PoolOptions::budget_bytes",
+     {"or raise PoolOptions::budget_bytes",
       "lower --message-size; in a pipeline the channel's budget counts"}}};
 
 }  // namespace

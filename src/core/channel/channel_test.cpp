@@ -369,6 +369,37 @@ TEST_F(Channel, AMessageThatCouldNotBeReadIsNotKeptForAConsumer) {
   }
 }
 
+// Nor does it wait for a successor of the reader that leaves without having taken it.
+TEST_F(Channel, AMessageThatCouldNotBeReadIsNotKeptForASuccessor) {
+  for (const SendMode mode : {SendMode::pipelined, SendMode::streamed}) {
+    Producer out = producer();
+    {
+      Consumer in = consumer();
+      const test::BrokenPayload broken(4'000'000, 500'000);
+      EXPECT_FALSE(out.send(broken.bytes(), {.deadline = soon(), .mode = mode}));
+    }
+    EXPECT_TRUE(out.close(soon()));
+    EXPECT_EQ(out.explain(0).status.backlog, 0u);
+  }
+}
+
+// A negative number that became a size neither wraps nor reads: alone, or beside another segment.
+TEST_F(Channel, ASizeThatIsANegativeNumberIsRefused) {
+  Producer out = producer();
+  const auto payload = pattern(512, 1);
+  for (const Bytes size : {Bytes{0} - 1, Bytes{0} - 128, (Bytes{1} << 62) + 1}) {
+    const ConstByteSpan wrong(payload.data() + 128, size);
+    for (const auto& sent :
+         {out.send(wrong, soon()), out.send(Draft().copy(wrong).copy(payload), soon()),
+          out.send(Draft().copy(payload).copy(wrong), soon())}) {
+      ASSERT_FALSE(sent);
+      EXPECT_EQ(sent.error().code, Code::too_large);
+      EXPECT_THAT(sent.error().message, HasSubstr(fmt::format("a segment of {} bytes", size)));
+    }
+  }
+  EXPECT_EQ(out.pool().report().slab_bytes, 0u);
+}
+
 TEST_F(Channel, ASendThatCannotSucceedSaysWhatWouldDo) {
   options_.pool = {.slab_bytes = Bytes{1} << 20, .budget_bytes = Bytes{1} << 20};
   Producer out = producer();

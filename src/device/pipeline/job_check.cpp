@@ -270,7 +270,7 @@ Result<void> check_stage(const PipelineJob& job, const PipelineOptions& options)
   std::size_t index = 0, inputs = 0, outputs = 0;
   for (const Argument& array : job.arguments()) {
     if ((array.reads() || array.writes()) && !is_of_messages(array))
-      return bad(index, "an array of a stage that is no message",
+      return bad(index, "an array of a stage that does not hold messages",
                  "use PipelineSource::message(), PipelineSink::message() or broadcast()");
     inputs += array.reads() ? 1 : 0;
     outputs += array.writes() ? 1 : 0;

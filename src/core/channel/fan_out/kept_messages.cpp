@@ -46,8 +46,10 @@ void KeptMessages::keep(const RecordToSend& message) {
 void KeptMessages::keep_unread(const ConsumerState& consumer) {
   for (const MessageRecord& record : consumer.unread_records()) {
     if (outgrew_window(record)) continue;
-    // it gave the message back unseen
-    if (has_slot(record) && !needs(consumer, slots_, record.header)) continue;
+    // it gave the message back unseen, or the sender gave the message up
+    if (has_slot(record) &&
+        (!needs(consumer, slots_, record.header) || slots_[record.header.slot].was_given_up))
+      continue;
     backlog_.push_back({record, is_beside(record.header) ? consumer.memory() : nullptr});
     if (has_slot(record)) slots_.add(record.header.slot, kBacklogBit);
   }
@@ -63,7 +65,8 @@ void KeptMessages::remember(const RecordToSend& message) {
   GANTRY_CHECK_INVARIANTS(*this);
 }
 
-void KeptMessages::take_back(const Slot& slot) noexcept {
+void KeptMessages::take_back(Slot& slot) noexcept {
+  slot.was_given_up = true;
   const auto index = slots_.index_of(slot);
   const auto is_in_it = [index](const MessageRecord& one) { return one.header.slot == index; };
   if (std::erase_if(backlog_, is_in_it) != 0) slots_.remove(index, kBacklogBit);

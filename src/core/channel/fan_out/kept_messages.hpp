@@ -38,8 +38,8 @@ class KeptMessages {
   void keep_unread(const ConsumerState& consumer);
   /// Adds a published message to the history, if there is one. A streamed message is left out.
   void remember(const RecordToSend& message);
-  /// Drops the message in the slot.
-  void take_back(const Slot& slot) noexcept;
+  /// Drops the message in the slot, which its sender gave up; keep_unread() will leave it out.
+  void take_back(Slot& slot) noexcept;
   /// Drops the oldest message of the history. False: it is empty.
   bool forget_oldest() noexcept;
 

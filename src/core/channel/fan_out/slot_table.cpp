@@ -14,6 +14,7 @@ void Slot::drop_memory(bool keeps) noexcept {
   bytes = 0;
   was_missed = false;
   is_lent = false;
+  was_given_up = false;
 }
 
 Slot Slot::share() const {
@@ -127,12 +128,12 @@ void SlotTable::check_invariants() const noexcept {
   for (std::size_t index = 0; index < slots_.size(); ++index) {
     const Slot& slot = slots_[index];
     const bool is_free = slot.consumers == 0;
-    GANTRY_ASSERT((used_ >> index & 1) != (is_free ? 1 : 0));          // I1
-    GANTRY_ASSERT((slot.consumers & kNobody) == 0);                    // I2
-    GANTRY_ASSERT(!is_free || slot.is_empty());                        // I3
-    GANTRY_ASSERT(!is_free || (slot.bytes == 0 && !slot.was_missed));  // I3
-    GANTRY_ASSERT(!is_free || !slot.is_lent);                          // I3
-    const bool is_filled = (slot.consumers & kSenderBit) != 0;         // another thread may use it
+    GANTRY_ASSERT((used_ >> index & 1) != (is_free ? 1 : 0));                                // I1
+    GANTRY_ASSERT((slot.consumers & kNobody) == 0);                                          // I2
+    GANTRY_ASSERT(!is_free || slot.is_empty());                                              // I3
+    GANTRY_ASSERT(!is_free || (slot.bytes == 0 && !slot.was_missed && !slot.was_given_up));  // I3
+    GANTRY_ASSERT(!is_free || !slot.is_lent);                                                // I3
+    const bool is_filled = (slot.consumers & kSenderBit) != 0;  // another thread may use it
     GANTRY_ASSERT(is_filled || !slot.spare || slot.spare.bytes().size() <= kLargestSpare);  // I4
   }
   GANTRY_ASSERT(next_ < kMaxSlots);  // I5

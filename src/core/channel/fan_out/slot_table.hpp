@@ -26,10 +26,11 @@ struct Slot {
   std::uint64_t consumers = 0;  // who still needs it; a slot is free exactly when nobody does
   std::uint64_t ticks = 0;      // time of publication
   Bytes bytes = 0;
-  bool was_missed = false;  // streamed: its last consumer left without having taken it
-  bool is_lent = false;     // a loan, until it is published or dropped
-  Block block;              // copied or loaned payload
-  Block spare;              // the last such block, kept for the slot's next message
+  bool was_missed = false;    // streamed: its last consumer left without having taken it
+  bool is_lent = false;       // a loan, until it is published or dropped
+  bool was_given_up = false;  // published, and then its sender could not go on
+  Block block;                // copied or loaned payload
+  Block spare;                // the last such block, kept for the slot's next message
   Block table;
   std::shared_ptr<const Region> sealed;  // SendMode::immutable: all of its payload
   std::vector<Block> moved;
@@ -58,8 +59,8 @@ struct Slot {
 /// exactly what a dead one held can be given back.
 ///   I1  A slot counts as used exactly when somebody needs it.
 ///   I2  A slot is needed only by possible consumers, the sender, the backlog or the history.
-///   I3  A free slot has no memory but its spare block, counts no bytes, was missed by nobody and
-///       is no loan.
+///   I3  A free slot has no memory but its spare block, counts no bytes, was missed by nobody, is
+///       no loan and was not given up.
 ///   I4  A spare block is no larger than kLargestSpare.
 ///   I5  The next turn is that of one of the slots.
 ///   I6  Whoever lets a slot go needed it until then, so freed() counts it once.

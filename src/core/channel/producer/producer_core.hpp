@@ -59,7 +59,7 @@ struct ProducerCore {
   }
 
   /// Under the lock. Then wake those who hold it. A message that was given up is not kept.
-  void tell_landed(const Slot& slot, std::uint64_t word) noexcept {
+  void tell_landed(Slot& slot, std::uint64_t word) noexcept {
     if ((word & LandingWord::kAborted) != 0) consumers->kept().take_back(slot);
     page().landing[consumers->slots().index_of(slot)].word.store(word,
                                                                  std::memory_order_seq_cst);  // [L]
