@@ -1,7 +1,6 @@
 #pragma once  // base/os/mapped.hpp: tells whether memory is mapped.
 
 #include <sys/mman.h>
-#include <unistd.h>
 
 #include <cerrno>
 #include <gantry/types.hpp>
@@ -10,15 +9,13 @@
 
 namespace gantry {
 
-/// False if a page of it is not mapped, or if it goes beyond the last address. True, too, where the
-/// kernel does not answer: a filter may refuse msync().
+/// False if a page of it is not mapped. True where a filter refuses to let the kernel say.
 [[nodiscard]] inline bool is_mapped(ConstByteSpan memory) noexcept {
-  const auto page = page_bytes();
-  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / page * page;
+  const auto begin = reinterpret_cast<std::uintptr_t>(memory.data()) / page_bytes() * page_bytes();
   const auto end = reinterpret_cast<std::uintptr_t>(memory.data()) + memory.size();
-  if (end < begin) return false;
   // NOLINTNEXTLINE(performance-no-int-to-ptr): page arithmetic
-  return ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC) == 0 || errno != ENOMEM;
+  const int said = ::msync(reinterpret_cast<void*>(begin), end - begin, MS_ASYNC);
+  return end >= begin && (said == 0 || errno != ENOMEM);
 }
 
 }  // namespace gantry

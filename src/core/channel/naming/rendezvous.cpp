@@ -217,9 +217,9 @@ std::string names_beside(const std::string& name, const std::string& directory) 
     if (check_channel_name(other) && !is_made_up_name(other) && other != name)
       names.push_back(std::move(other));
   }
-  if (names.empty() && ::access(directory.c_str(), R_OK) != 0)
-    return "names cannot be listed without its owner's rights";
-  if (names.empty()) return "there is no other channel";
+  if (names.empty())
+    return ::access(directory.c_str(), R_OK) == 0 ? "there is no other channel"
+                                                  : "this user may not list names";
   const char* const verb = names.size() == 1 ? "is" : "are";
   const std::size_t more = names.size() - std::min(names.size(), kMostNames);
   names.resize(names.size() - more);

@@ -14,7 +14,6 @@
 namespace gantry {
 namespace {
 
-constexpr Bytes kMostTogether = Bytes{1} << 62;  // no sum wraps
 constexpr const char* kStaysMapped =
     "the payload must stay mapped, and its file as long, until it was sent";
 
@@ -164,15 +163,15 @@ Result<void> SendOperation::look_at_parts() {
     if (part.moved) GANTRY_TRY(check_block(part));
     if (part.tensor && !part.tensor->fits(part.bytes.size()))
       return tl::unexpected(core_.named(shape::does_not_fit(*part.tensor, part.bytes.size())));
-    if (size_of(part) > kMostTogether - total_)
-      return core_.refuse(
-          Code::too_large,
-          fmt::format("a segment of {} bytes: a message has at most 2^62 bytes", size_of(part)),
-          "check its size: it may be a negative number");
-    total_ += size_of(part);
+    const Bytes size = size_of(part);
+    if (size > (Bytes{1} << 62) - total_)  // no sum wraps
+      return core_.refuse(Code::too_large,
+                          fmt::format("a segment of {} bytes: a message has at most 2^62", size),
+                          "check its size: it may be a negative number");
+    total_ += size;
     if (!is_copied(part)) continue;
-    packed_ = round_up(packed_, Pool::kLineAlignment) + size_of(part);
-    copied_ += size_of(part);
+    packed_ = round_up(packed_, Pool::kLineAlignment) + size;
+    copied_ += size;
   }
   return {};
 }
