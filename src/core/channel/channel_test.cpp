@@ -389,9 +389,9 @@ TEST_F(Channel, ASizeThatIsANegativeNumberIsRefused) {
   const auto payload = pattern(512, 1);
   for (const Bytes size : {Bytes{0} - 1, Bytes{0} - 128, (Bytes{1} << 62) + 1}) {
     const ConstByteSpan wrong(payload.data() + 128, size);
-    for (const auto& sent :
-         {out.send(wrong, soon()), out.send(Draft().copy(wrong).copy(payload), soon()),
-          out.send(Draft().copy(payload).copy(wrong), soon())}) {
+    for (const auto& sent : {out.send(wrong, soon()),
+                             out.send(Draft().copy(wrong).copy(payload), {.deadline = soon()}),
+                             out.send(Draft().copy(payload).copy(wrong), {.deadline = soon()})}) {
       ASSERT_FALSE(sent);
       EXPECT_EQ(sent.error().code, Code::too_large);
       EXPECT_THAT(sent.error().message, HasSubstr(fmt::format("a segment of {} bytes", size)));
