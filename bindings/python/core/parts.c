@@ -99,7 +99,8 @@ int check_numpy(PyObject* object) {
     return 0;                                                                 // the shortest way
   static PyObject *array_type = NULL, *scalar_type = NULL, *map_type = NULL;  // NumPy stays loaded
   if (array_type == NULL) {
-    if ((array_type = numpy_type("ndarray")) == NULL) return 0;
+    array_type = numpy_type("ndarray");
+    if (array_type == NULL) return 0;
     scalar_type = numpy_type("generic");
     map_type = numpy_type("memmap");
   }
