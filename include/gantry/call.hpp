@@ -284,7 +284,7 @@ struct WorkQueueOptions {
   unsigned members = 64;     ///< Number of processes that may be connected at a time.
   /// Number of small items held as copies at a time, so that their members need not keep them.
   /// Items beyond this number, and items larger than kMostCopied, stay in the memory of the member
-  /// that put them; that member waits while its items there number PayloadOptions::slots.
+  /// that put them; that member waits while it has PayloadOptions::slots items there.
   std::size_t most_copied = 65'536;
   /// Size of the largest item that is copied.
   static constexpr Bytes kMostCopied = Bytes{64} << 10;
@@ -408,8 +408,8 @@ class GANTRY_API WorkMember {
   WorkMember& operator=(WorkMember&&) noexcept;
   ~WorkMember();  ///< Items that it has not acknowledged go to other workers.
 
-  /// Puts an item; on return the caller may reuse the payload. Waits while as many items of this
-  /// member as PayloadOptions::slots wait in its memory. Errors: as Producer::send().
+  /// Puts an item; on return the caller may reuse the payload. Waits while PayloadOptions::slots
+  /// items of this member lie in its memory. Errors: as Producer::send().
   [[nodiscard]] Result<void> put(ConstByteSpan payload, Deadline deadline = Deadline::never());
   /// Puts several parts, at most kMaxSegments - 1, as one item.
   [[nodiscard]] Result<void> put(Draft draft, Deadline deadline = Deadline::never());
@@ -417,7 +417,7 @@ class GANTRY_API WorkMember {
   [[nodiscard]] Pool pool() const;
 
   /// Returns the next item for this worker. After `timed_out`, get() keeps its place in the line,
-  /// and the next get() continues. The first get() also opens the return path, in up to a second
+  /// and the next get() continues. The first get() also opens the return path: up to a second,
   /// whatever the deadline. Errors: `timed_out`, `interrupted`; `closed` (the queue was finished
   /// and is empty); `busy` (this member holds WorkQueueOptions::replies.slots items); `peer_gone`.
   [[nodiscard]] Result<WorkItem> get(Deadline deadline = Deadline::never());
@@ -655,8 +655,8 @@ auto ask_until_answered(Source& source, Loop& loop) -> Task<decltype(source.ask(
   }
 }
 
-/// Takes an answer that is ready without suspending. Otherwise a separate coroutine waits, so that
-/// spurious wake-ups do not resume the awaiter. Destroying the object ends the wait.
+/// Takes an answer without suspending if the answer is ready. Otherwise a separate coroutine waits,
+/// so that spurious wake-ups do not resume the awaiter. Destroying the object ends the wait.
 template <class Source, class Loop>
 class Awaiting {
  public:

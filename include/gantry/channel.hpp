@@ -151,7 +151,7 @@ class GANTRY_API Draft {
   /// Adds all segments of a received message without a copy. The received message is released to
   /// its sender when the last reader has released the new one.
   Draft& forward(Message message) &;
-  /// Converts the part that was added last while it is copied. The reader gets the destination's
+  /// Converts the part that was added last, during its copy. The reader gets the destination's
   /// tensor. Blocks and forwarded messages are not copied, so the send refuses such a part if its
   /// type must change.
   Draft& as(As what) &;
@@ -202,8 +202,8 @@ class GANTRY_API Message {
     if (!small.empty()) std::memcpy(small_.data(), small.data(), view_.size());
   }
   /// A private copy of the first `bytes` (at most kInlineBytes) at `small`, where kInlineBytes must
-  /// be readable. Copies `near` bytes, and all kInlineBytes if `bytes` is larger: copies of a
-  /// constant size take a few instructions.
+  /// be readable. Copies `near` bytes, and all kInlineBytes if `bytes` is larger than `near`:
+  /// copies of a constant size take a few instructions.
   template <std::size_t near>
   Message(std::integral_constant<std::size_t, near>, const std::byte* small, Bytes bytes,
           const MessageInfo& info) noexcept
@@ -287,7 +287,7 @@ class Acceptor;
 
 /// When a message becomes visible to its readers, and how its payload is copied. In send() the
 /// caller copies; send_async() does not wait, and a thread of the producer copies the payloads that
-/// it queues.
+/// are queued.
 enum class SendMode : std::uint8_t {
   automatic,  ///< The mode of PayloadOptions::mode; if that is also `automatic`, chosen by size.
   whole,      ///< The payload is copied, then published.
@@ -322,9 +322,9 @@ enum class SlowConsumer : std::uint8_t {
 struct Access {
   /// Permissions of the socket file, by which the kernel admits connections; the end that owns the
   /// name sets them. With group bits, the file belongs to the first of `groups`. The listed users
-  /// and groups need a write bit (users without `groups`: the bit for others) and a folder that
-  /// lets them pass; if not, opening fails with `invalid_argument`. With 0666 the lists alone
-  /// decide. See docs/tasks/other-users.md.
+  /// and groups need a write bit (if `groups` is empty: the bit for others) and a folder that lets
+  /// them pass; otherwise opening fails with `invalid_argument`. With 0666 the lists alone decide.
+  /// See docs/tasks/other-users.md.
   unsigned socket_mode = 0600;
   std::vector<unsigned> users{};   ///< User numbers. A consumer also accepts their producers.
   std::vector<unsigned> groups{};  ///< Group numbers; each group of a process counts.
@@ -335,7 +335,7 @@ struct Access {
 /// process. The receiver disconnects a sender that needs more; the error names the limit to raise.
 struct ReceiveLimits {
   /// Number of slabs of the sender's pool that are mapped at a time; each costs one descriptor and
-  /// one mapping. Default: half the limit of open files for a consumer; for an inbox, the part of
+  /// one mapping. Default for a consumer: half the limit of open files; for an inbox: the part of
   /// that limit that the other descriptors of the process and of its senders leave free.
   std::uint64_t slabs = 0;
   /// Address space for these slabs. Default: half the limit (ulimit -v), or half of a process's
@@ -401,8 +401,8 @@ struct GANTRY_API EndName {
 struct EndOptions {
   /// Folder of the channel names, an absolute path. Empty: by the rule of channel_directory().
   std::string directory{};
-  /// Longest time that a waiting end polls before it sleeps; the time drops to a 64th while
-  /// messages come after the poll has ended. 0: the end never polls.
+  /// Longest time that a waiting end polls before it sleeps; the time drops, down to a 64th, as
+  /// long as messages come only after the end of the poll. 0: the end never polls.
   std::chrono::nanoseconds spin{50'000};
   /// Waiting calls return `interrupted` while this descriptor is readable. Not owned.
   int interrupt_descriptor = -1;
@@ -432,14 +432,14 @@ struct PayloadOptions {
   static constexpr unsigned kMaxSlots = 64;  ///< Upper limit of `slots`.
   /// Credits: unreleased messages (payloads of up to `cell_bytes`: untaken ones). 1 to kMaxSlots.
   unsigned slots = 8;
-  /// Credits in bytes: payload in blocks that may be published and not yet released. A single
+  /// Credits in bytes: limit of payload in blocks that is published and not yet released. A single
   /// larger message is sent alone. 0: only the pool's budget limits it.
   Bytes bytes_in_flight = 0;
   static constexpr Bytes kMaxCellBytes = 4096;  ///< Upper limit of `cell_bytes`.
   /// Payloads of at most this size lie beside their record while the channel has a single consumer,
-  /// that consumer blocks, and there is no history. They are copied out on receipt and do not hold
-  /// a slot, so a reader may keep them without delaying the producer. At most kMaxCellBytes; 0:
-  /// none. Payloads of up to 64 B always lie in the record itself.
+  /// whose policy is `block`, and no history. They are copied out on receipt and do not hold a
+  /// slot, so a reader may keep them without delaying the producer. At most kMaxCellBytes; 0: none.
+  /// Payloads of up to 64 B always lie in the record itself.
   Bytes cell_bytes = kMaxCellBytes;
   /// Payload memory. Empty: the channel makes its own pool with `pool`. A consumer maps whole slabs
   /// of it, read-only: do not share a pool between channels whose consumers must not see each
@@ -488,8 +488,8 @@ struct ConsumerOptions : EndOptions {
   /// most the producer's slots. 0: half of the slots, so that it cannot delay the others. With
   /// `block`, it may hold all slots, whatever its depth.
   unsigned depth = 0;
-  /// Limits for its producer. For an inbox: limits for each producer; default: its share of half of
-  /// InboxOptions::total, and a quarter of the other half.
+  /// Limits for its producer. For an inbox: limits for each producer; default: the producer's share
+  /// of half of InboxOptions::total, and a quarter of the other half.
   ReceiveLimits receive{};
   /// Devices that must know received memory: see Message::key_for(). Each slab of the producer is
   /// registered with each registrar, for reading, from the receipt of the first message in the slab
@@ -843,17 +843,17 @@ class GANTRY_API Incoming {
   /// message they are copied, as by whole(). Errors: as next(); `invalid_argument` if some of them
   /// were already taken.
   [[nodiscard]] Result<ConstByteSpan> wait_for(Bytes bytes, Deadline deadline = Deadline::never());
-  /// Copies the bytes after the last chunk as the bytes land, and returns their number. After
+  /// Copies the bytes after the latest chunk as the bytes land, and returns their number. After
   /// `timed_out` or `interrupted`, call again with the same buffer; the copy continues. Errors: as
   /// next(); `invalid_argument` when the rest does not fit, or when the buffer differs from an
   /// earlier one that already holds chunks of a streamed message. Neither error takes any bytes.
   [[nodiscard]] Result<Bytes> into(ByteSpan destination, Deadline deadline = Deadline::never());
   /// Converts the whole payload as it lands, by a plan whose source is the payload, and returns the
   /// plan's destination_bytes(). A plan that permutes waits for the whole payload first, and needs
-  /// private memory for a streamed message (ReceiveLimits::gathered_bytes). After `timed_out`
-  /// or `interrupted`, call again with the same buffer and plan. Errors: as next();
-  /// `invalid_argument` when the payload (its tensor, if any; its bytes) does not match the plan's
-  /// source, the buffer is too small, or some of a streamed message was taken otherwise.
+  /// private memory for a streamed message (ReceiveLimits::gathered_bytes). After `timed_out` or
+  /// `interrupted`, call again with the same buffer and plan. Errors: as next(); `invalid_argument`
+  /// when the payload (its size, or its tensor if it has one) does not match the plan's source, the
+  /// buffer is too small, or some of a streamed message was taken otherwise.
   [[nodiscard]] Result<Bytes> into(ByteSpan destination, const ReshapePlan& plan,
                                    Deadline deadline = Deadline::never());
   /// Type and shape of the first segment, if the sender gave them.

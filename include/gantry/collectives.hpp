@@ -156,7 +156,7 @@ struct CollectiveOptions {
 class GANTRY_API Collective {
  public:
   /// Prepares a collective and its scratch memory; every rank must call it. The program's plan must
-  /// have the effect of the kind, whatever its author. When any rank fails, the group is
+  /// have the effect of `call.kind`, whatever its author. When any rank fails, the group is
   /// broken, and all ranks get the same error. Errors: `invalid_argument` for tensors, for a
   /// program, or if ranks differ; those of load_collective(), expand() and PlanExecutor::prepare().
   [[nodiscard]] static Result<Collective> prepare(Group& group, const CollectiveCall& call,

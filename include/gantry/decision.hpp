@@ -95,10 +95,10 @@ class GANTRY_API Decision {
   detail::DecisionParts parts_;
 };
 
-/// Use of the bounds of groups that precede the planes.
+/// Use of the groups' bounds, which precede the planes.
 enum class BoundsUse : std::uint8_t {
-  /// Not used in proofs, which rest on the values alone. A group's bounds are read and compared
-  /// when one of its elements was read to the last digit.
+  /// Not used in proofs, which rest on the values alone. A group's bounds are read, and compared
+  /// with an element of the group, when that element was read to the last digit.
   checked,
   /// Also used in proofs: elements that the bounds exclude are not read. The proof is then as
   /// reliable as the maker of the bounds; every element that is read at all is compared with them.
@@ -133,10 +133,10 @@ struct Decided {
                                                 const Decision& decision,
                                                 const DecideOptions& options = {});
 /// Decides about a message while it lands; the planes must be its whole payload. Waits only for the
-/// bytes that it reads, and consumes nothing: afterwards ask again, read `incoming` from its first
-/// byte, or drop it. For a streamed message it keeps copies (ReceiveLimits::gathered_bytes;
-/// `too_large` beyond that). Further errors: as Incoming::wait_for(), and `invalid_argument` for a
-/// payload of another size.
+/// bytes that it reads, and consumes nothing: afterwards the caller may ask again, read `incoming`
+/// from its first byte, or drop it. For a streamed message it keeps copies
+/// (ReceiveLimits::gathered_bytes; `too_large` beyond that). Further errors: as
+/// Incoming::wait_for(), and `invalid_argument` for a payload of another size.
 [[nodiscard]] GANTRY_API Result<Decided> decide(Incoming& incoming, const PlanedElements& elements,
                                                 const Decision& decision,
                                                 const DecideOptions& options = {});

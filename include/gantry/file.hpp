@@ -38,7 +38,7 @@ class GANTRY_API OpenFile {
   std::string why_not_direct_;
 };
 
-/// Reads all of `memory` from the file's byte `offset` on, or writes it there. A plain value.
+/// Fills `memory` from the file's byte `offset` on, or writes all of it there. A plain value.
 struct FileTransfer {
   /// Direction, as seen from the file.
   enum class Kind : std::uint8_t { read, write };

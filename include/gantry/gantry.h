@@ -119,7 +119,7 @@ GANTRY_C_API gantry_code gantry_pool_create(const gantry_pool_options* options, 
 /// error names the largest holders.
 GANTRY_C_API gantry_code gantry_pool_allocate(gantry_pool* pool, size_t bytes, gantry_block** block,
                                               void** data);
-/// Returns another handle to the block that contains `address`, its start (`data`) and its size
+/// For the block that contains `address`: returns another handle, its start (`data`) and its size
 /// (`bytes`); `data` and `bytes` may be NULL. GANTRY_INVALID_ARGUMENT if there is no such live
 /// block in the pool.
 GANTRY_C_API gantry_code gantry_pool_find(gantry_pool* pool, const void* address,
@@ -286,7 +286,7 @@ GANTRY_C_API gantry_code gantry_consumer_open(gantry_runtime* runtime, const cha
 GANTRY_C_API gantry_code gantry_inbox_open(gantry_runtime* runtime, const char* name,
                                            const gantry_consumer_options* options,
                                            gantry_consumer** inbox);
-/// Takes the name; clients call it. Each message is a request: see gantry_reply().
+/// Takes the name; clients call the server. Each message is a request: see gantry_reply().
 GANTRY_C_API gantry_code gantry_server_open(gantry_runtime* runtime, const char* name,
                                             const gantry_consumer_options* options,
                                             gantry_consumer** server);
@@ -384,10 +384,10 @@ typedef struct gantry_queue_report {  // Contents and counters of a queue. `size
 } gantry_queue_report;
 
 // An item counts as done when gantry_receive() returns it, or by gantry_done(); in the second case
-// another worker gets the item if the first worker leaves before.
+// another worker gets the item if the first worker leaves before that.
 enum { GANTRY_ACKNOWLEDGE_ON_GET = 0, GANTRY_ACKNOWLEDGE_BY_HAND = 1 };
 
-/// Opens a queue, which a thread serves until it is freed. It takes that name.
+/// Opens a queue under that name. A thread serves the queue until the queue is freed.
 GANTRY_C_API gantry_code gantry_queue_open(gantry_runtime* runtime, const char* name,
                                            const gantry_queue_options* options,
                                            gantry_queue** queue);
@@ -401,7 +401,7 @@ GANTRY_C_API gantry_code gantry_queue_get_report(gantry_queue* queue, gantry_que
 
 /// Opens an end that puts items by gantry_send(), without send options and with at most 63 parts.
 /// The queue copies small items; others stay in this process until a worker has released them, and
-/// the end waits while as many items as it has slots stay here.
+/// the end waits while it has an item here for each of its slots.
 GANTRY_C_API gantry_code gantry_queue_put_end(gantry_runtime* runtime, const char* name,
                                               const gantry_producer_options* options,
                                               int64_t timeout_ns, gantry_producer** producer);

@@ -10,8 +10,8 @@ extern "C" {
 /// its tensors stay valid after that.
 typedef struct gantry_image gantry_image;
 
-/// Maps the image of that name and copies only its tables. Waits up to `timeout_ns` for its keeper,
-/// and until the image is loaded; then GANTRY_TIMED_OUT. GANTRY_INVALID_ARGUMENT: the owner of the
+/// Maps the image of that name and copies only its tables. Waits for its keeper, and until the
+/// image is loaded; GANTRY_TIMED_OUT after `timeout_ns`. GANTRY_INVALID_ARGUMENT: the owner of the
 /// name does not keep images. GANTRY_NOT_FOUND at once in a stage of `gantry run` whose pipeline
 /// file does not have an image of that name. Other codes: the error that keeps the keeper from
 /// loading the image, with its reason.

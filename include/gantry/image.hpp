@@ -329,10 +329,10 @@ class GANTRY_API AttachedImage {
 /// Maps the image that a keeper has under this name and copies only its tables; waits for the
 /// keeper, and until the image is loaded. Errors: those of Consumer::open() and receive(); `busy`
 /// if the image has all its readers (32); the error that keeps the keeper from loading the image,
-/// in the keeper's words (`invalid_argument` for a changed file), except lack of room, which is
-/// waited for; `invalid_argument` if the owner of the name does not keep images; `peer_misbehaved`
-/// if the keeper describes the image wrongly. While the result is in use here, the keeper counts
-/// this process among its readers.
+/// in the keeper's words (`invalid_argument` for a changed file), except lack of room
+/// (attach_image() waits for room); `invalid_argument` if the owner of the name does not keep
+/// images; `peer_misbehaved` if the keeper describes the image wrongly. While the result is in use
+/// here, the keeper counts this process among its readers.
 [[nodiscard]] GANTRY_API Result<AttachedImage> attach_image(std::string_view name,
                                                             const ConsumerOptions& options = {},
                                                             Deadline deadline = Deadline::never());

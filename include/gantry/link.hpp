@@ -111,10 +111,10 @@ enum class LinkKind : std::uint8_t {
 struct LinkCapabilities {
   /// Transfers make progress even if the far end does not call its link.
   bool one_sided = false;
-  /// Local memory must be registered with the link's registrar; otherwise the link registers it for
+  /// Local memory must be registered with the link's registrar; the link registers other memory for
   /// each transfer.
   bool needs_registration = false;
-  /// At present, payload in memory that was exported for this purpose bypasses the socket.
+  /// At present, payload bypasses the socket if its memory was exported for this purpose.
   bool pulls = false;
   Bytes max_transfer_bytes = 0;   ///< Largest payload of one transfer.
   Bytes max_control_bytes = 0;    ///< Largest size of one control message.
@@ -229,8 +229,8 @@ class GANTRY_API Link {
   virtual bool poll() = 0;
   /// A descriptor for loops on poll() or epoll; readable when poll() has work. Also call poll()
   /// several times within the stall limit. Input that another thread's call takes does not wake a
-  /// loop that sleeps on the descriptor: in that case let only one thread call the link. The link
-  /// owns the descriptor.
+  /// loop that sleeps on the descriptor: with such a loop, let only one thread call the link. The
+  /// link owns the descriptor.
   [[nodiscard]] virtual int descriptor() const noexcept = 0;
 
   /// Success while the link works; otherwise the error that ended it.

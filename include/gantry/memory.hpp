@@ -203,7 +203,7 @@ class GANTRY_API Region {
 
   /// Asks the kernel to gather present pages into huge ones (MADV_COLLAPSE), even where it does not
   /// give huge pages on first touch, as is common for shared memory. The kernel copies the pages,
-  /// about 2 ms per MiB, so this pays for long-lived memory. Does nothing for hugetlb. Errors:
+  /// about 2 ms per MiB, so this pays off for long-lived memory. Does nothing for hugetlb. Errors:
   /// `unsupported` (Linux before 6.1, pages that are not present, a region without room for a huge
   /// page); `out_of_memory`. After an error some pages may be gathered.
   [[nodiscard]] Result<void> collapse();
@@ -404,8 +404,8 @@ class GANTRY_API Pool {
   /// The region of a live slab, for sharing with another process; null once the slab is gone.
   [[nodiscard]] std::shared_ptr<const Region> slab(std::uint32_t number) const;
 
-  /// While the result is held, the slab's bytes count as lingering after the pool has dropped the
-  /// slab. For callers that let another process map the slab. Null once the slab is gone.
+  /// Once the pool has dropped the slab, the slab's bytes count as lingering while the result is
+  /// held. For callers that let another process map the slab. Null once the slab is gone.
   [[nodiscard]] std::shared_ptr<const void> charge(std::uint32_t number) const;
 
   /// Number of slabs that the pool has dropped so far. Any thread; costs one load.

@@ -34,8 +34,8 @@ class GANTRY_API PipelineSource {
   /// device's registrar.
   [[nodiscard]] static PipelineSource block(const Block& block);
   /// Reads the plan's destination, made from the caller's memory `from`, which is the plan's
-  /// source. The staging copy converts it chunk by chunk, so only the result goes to the device;
-  /// steps, sizes and halos (see Halo) refer to the destination.
+  /// source. The staging copy converts the source chunk by chunk, so only the result goes to the
+  /// device; steps, sizes and halos (see Halo) refer to the destination.
   [[nodiscard]] static PipelineSource reshaped(ConstByteSpan from, ReshapePlan plan);
   /// Opens the file now and reads `size` bytes of it from `offset` on; 0: to its end.
   /// PipelineOptions::file_io determines the method. If the file shrinks later, the first chunk
@@ -127,15 +127,15 @@ concept PipelineArray =
     std::is_trivially_copyable_v<std::ranges::range_value_t<Array>>;
 
 /// A computation: a kernel, and its arguments in the order in which they are added here. An array's
-/// slice for a chunk of n steps has n times its bytes per step, so arrays of different element and
-/// total sizes correspond. Every buffer is as large as the largest chunk needs: kernels must use
-/// count(), and must not write into inputs and broadcasts, which may be the caller's own memory
+/// slice for a chunk of n steps has n times the array's bytes per step, so arrays may differ in
+/// element size and total size. Every buffer is as large as the largest chunk needs: kernels must
+/// use count(), and must not write into inputs and broadcasts, which may be the caller's own memory
 /// (Staging::shared). A plain value; run it as often as you like.
 class GANTRY_API PipelineJob {
  public:
   /// Receives a partial result; called in the order of chunks by the thread that called
-  /// run_pipeline(). A chunk that several threads computed has several partial results: `chunk` has
-  /// its steps with the first of them, and 0 steps with the others. An error ends the run.
+  /// run_pipeline(). A chunk that several threads computed has several partial results: with the
+  /// first of them `chunk` has all the steps, with the others 0 steps. An error ends the run.
   using Fold = std::function<Result<void>(ConstByteSpan partial, const Chunk& chunk)>;
   /// Makes the launch for a chunk of `steps` steps.
   using Range = std::function<LaunchRange(std::uint64_t steps)>;
@@ -172,8 +172,8 @@ class GANTRY_API PipelineJob {
   /// Sets the launch of a chunk. Default: LaunchRange::linear(steps).
   PipelineJob& range(Range range);
 
-  // Arrays of elements, `per_step` of them for each step. Accept spans of any extent, and vectors,
-  // arrays and similar ranges that are not temporaries, since they are not copied.
+  // Arrays of elements, `per_step` of them for each step: spans of any extent, and vectors, arrays
+  // and similar ranges that are not temporaries, since they are not copied.
   template <PipelineArray Array>
   PipelineJob& input(Array&& data, std::uint64_t per_step = 1, Halo halo = {}) {
     const std::span elements(std::forward<Array>(data));
@@ -364,11 +364,11 @@ struct GANTRY_API PipelineReport {
 /// end; uses one more thread. Results equal those of a loop over all steps, whatever the chunks.
 ///
 /// Errors before any work: `invalid_argument` (no work, sizes that do not correspond, an output
-/// that overlaps another array, unless step for step), those of Device::build(). Later errors begin
-/// with the chunk ("chunk 7 (steps 700 to 799): ..."): `device_full` when not even a chunk of one
-/// step fits, `device_lost`, `kernel_fault`, `timed_out`, those of sources, sinks and folds
-/// (`system` for a truncated file). On return the queues are drained and the buffers freed. Chunks
-/// before the named one have landed; results of later chunks are undefined.
+/// that overlaps another array otherwise than step for step), those of Device::build(). Later
+/// errors begin with the chunk ("chunk 7 (steps 700 to 799): ..."): `device_full` when not even a
+/// chunk of one step fits, `device_lost`, `kernel_fault`, `timed_out`, those of sources, sinks and
+/// folds (`system` for a truncated file). On return the queues are drained and the buffers freed.
+/// Chunks before the named one have landed; results of later chunks are undefined.
 [[nodiscard]] GANTRY_API Result<PipelineReport> run_pipeline(Device& device, const PipelineJob& job,
                                                              const PipelineOptions& options = {});
 
@@ -419,11 +419,11 @@ struct GANTRY_API PipelineStageReport {
   [[nodiscard]] std::string text() const;
 };
 
-/// Input and output of a stage, if they are not plain channels: the ends that `gantry run` opens,
-/// messages that are checked or rewritten first, several results in one message. A thread of the
-/// run calls `receive`. The calling thread calls `place` and `committed` for each result in the
-/// order of receipt, `committed` before the next `place`; for more than one place, see `places`.
-/// Serves one run at a time.
+/// Input and output of a stage, if they are not plain channels, as for ends that `gantry run`
+/// opens, messages that are checked or rewritten first, or several results in one message. A thread
+/// of the run calls `receive`. The calling thread calls `place` and `committed` for each result in
+/// the order of receipt, `committed` before the next `place`; for more than one place, see
+/// `places`. Serves one run at a time.
 struct GANTRY_API StageCallbacks {
   /// A message that arrived, in the channel's own memory.
   struct Received {

@@ -118,9 +118,9 @@ struct PlanFacts {
 [[nodiscard]] GANTRY_API std::string name_of_step(const Plan& plan, unsigned step);
 
 /// Checks a plan without executing it; only checked plans run. Refuses places and shapes that do
-/// not fit, a step that waits for a step of whose end its rank does not learn, steps that wait for
-/// each other, memory beyond the limit, memory that is used before it was written, or by two steps
-/// at once, one of which writes, and final contents that differ from the required ones or count a
+/// not fit; a step that waits for another whose end is not known to the waiting rank; steps that
+/// wait for each other; memory beyond the limit; memory used before it was written, or by two steps
+/// at once, one of which writes; and final contents that differ from the required ones or count a
 /// term twice. Errors: `invalid_argument`; `too_large`; `unsupported` for a product whose factor is
 /// itself a product or a sum.
 [[nodiscard]] GANTRY_API Result<PlanFacts> check_plan(const Plan& plan,
@@ -316,8 +316,8 @@ struct ScheduleLosses {
 enum class OverlapKind : std::uint8_t {
   all_gather_gemm,      ///< Each rank has rows of A and columns of B; it needs A times its columns.
   gemm_reduce_scatter,  ///< Each rank has columns of A and rows of B; it needs some rows of A * B.
-  /// Each rank has rows of A for every rank, and a separate B; each rank needs the product of the
-  /// rows that are for this rank and its B.
+  /// Each rank has rows of A for every rank, and a separate B; each rank needs the rows that are
+  /// for this rank, multiplied by its B.
   all_to_all_gemm,
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(OverlapKind kind) noexcept;
@@ -518,8 +518,8 @@ struct PlanMemory {
   Bytes stride = 0;
   /// The region of the memory, if any: ranks on one machine then copy from it directly.
   const Region* region = nullptr;
-  /// If set, replaces `data`: memory of PlanExecutorOptions::device, used from its first byte,
-  /// which only products touch. It holds given contents before a run and wanted contents after it.
+  /// If set, replaces `data`: memory of PlanExecutorOptions::device that only products touch, used
+  /// from its first byte. It holds given contents before a run and wanted contents after it.
   const DeviceBuffer* buffer = nullptr;
 };
 

@@ -19,8 +19,8 @@ struct ShardedProductOptions {
   /// If set, this schedule is used, and nothing is measured or chosen.
   std::optional<Schedule> schedule{};
   ChoiceOptions choice{};  ///< For choose(), if `schedule` is empty.
-  /// Number of promising schedules that prepare() runs a few times each, and the serial one as
-  /// well; the fastest is taken. 0: the prediction decides.
+  /// prepare() runs this many promising schedules, and the serial one as well, a few times each and
+  /// takes the fastest. 0: the prediction decides.
   unsigned measure_best = 4;
   std::shared_ptr<GemmLibrary> gemm{};               ///< Null: open_gemm() without options.
   std::shared_ptr<Device> device{};                  ///< As PlanExecutorOptions::device.

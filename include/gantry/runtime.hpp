@@ -294,7 +294,7 @@ struct MachineFacts {
 /// Options of a runtime; all have defaults.
 struct RuntimeOptions {
   std::string directory = {};  ///< Empty: by the rule of channel_directory().
-  /// The engine that copies for send(). Empty: the value of $GANTRY_ENGINE, NAME or require:NAME;
+  /// The engine that copies for send(). Empty: the value of $GANTRY_ENGINE (NAME or require:NAME);
   /// if that is not set, "auto". An unknown name is always an error.
   std::string engine = {};
   bool require_engine = false;  ///< An unusable engine is an error; if false, "auto" replaces it.
@@ -435,11 +435,11 @@ namespace gantry::trace {
 /// Writes the span into the calling thread's trace. If `began` is 0, does nothing. See Span.
 GANTRY_API void end_span(std::uint64_t began, std::string_view name) noexcept;
 
-/// Records the time from its construction to the end of its scope, under that name, in the thread's
-/// trace. Names are cut after kMostName bytes. Without a recording it takes a few nanoseconds. A
-/// recording of the directory that the environment names (see channel_directory()) has the spans of
-/// every process; a recording of another directory has those of processes with an end of a channel,
-/// a group or a Runtime there.
+/// Records the time from its construction to the end of its scope, under the span's name, in the
+/// thread's trace. Names are cut after kMostName bytes. Without a recording it takes a few
+/// nanoseconds. A recording of the directory that the environment names (see channel_directory())
+/// has the spans of every process; a recording of another directory has those of processes with an
+/// end of a channel, a group or a Runtime there.
 class Span {
  public:
   static constexpr std::size_t kMostName = 31;  ///< Largest number of bytes of a name.

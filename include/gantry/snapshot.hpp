@@ -29,7 +29,7 @@ struct RestoreOptions {
   bool record = false;
   std::shared_ptr<FileIo> file_io = {};  ///< Null: make_plain_file_io().
   unsigned workers = 0;  ///< Threads that load; 0: one per CPU, at most 8; twice as many if lazy.
-  /// Deadline for the pages; the tables, which are small, are read before.
+  /// Deadline for the pages; the tables, which are small, are read before that.
   Deadline deadline = Deadline::never();
 };
 

@@ -8,7 +8,7 @@ extern "C" {
 
 // A span lasts from the first call to the second, and appears under its name in the trace of the
 // thread that makes the second call. Without a recording, both calls take a few nanoseconds.
-// Recordings of $GANTRY_DIR, or of the user's own directory if it is not set, have the spans of
+// Recordings of $GANTRY_DIR (if that is not set: of the user's own directory) have the spans of
 // every process; recordings of other directories have those of processes with an end of a channel
 // there.
 

@@ -13,7 +13,7 @@
 #include <type_traits>
 #include <utility>
 
-// Marks the symbols to which a program that uses Gantry links. Other symbols are not for programs.
+// Marks the symbols that a program links to if it uses Gantry. Other symbols are not for programs.
 #define GANTRY_API [[gnu::visibility("default")]]      ///< Exported from the library.
 #define GANTRY_LOCAL [[gnu::visibility("protected")]]  ///< Part of a public class, not for users.
 
@@ -46,7 +46,7 @@ enum class Code {
   timed_out,          ///< The deadline passed first.
   busy,               ///< Full at present; the same call may work later.
   interrupted,        ///< Cancelled, or the caller's interrupt descriptor became readable.
-  closed,             ///< Regular end of a stream, queue or link, or an engine in a forked child.
+  closed,             ///< Regular end of a stream, queue or link; an engine used in a forked child.
   peer_gone,          ///< The other process died or left without ending the stream.
   aborted,            ///< The sender gave up the message, or the server dropped the request.
   peer_misbehaved,    ///< The other process broke the protocol; the channel is given up.
@@ -298,7 +298,7 @@ class GANTRY_API ReshapePlan {
 
   /// Makes bytes [from, from + to.size()) of the destination in the calling thread. `source` holds
   /// the source from byte `source_from` on. Does not catch faults. Returns false and makes nothing
-  /// if the destination does not have these bytes, or `source` does not cover source_of() them.
+  /// if the destination does not have these bytes, or `source` does not cover their source_of().
   bool convert(ByteSpan to, ConstByteSpan source, Bytes from = 0,
                Bytes source_from = 0) const noexcept;
 
