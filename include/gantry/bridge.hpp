@@ -32,9 +32,9 @@ struct GANTRY_API BridgeAddress {
 [[nodiscard]] GANTRY_API Result<BridgeAddress> parse_bridge_address(std::string_view text);
 
 /// Connects a blocking TCP socket to that host, for a program's own protocol. The caller closes it.
-/// The host's addresses share the time, as in RFC 8305; a name server that does not answer is
-/// abandoned. Errors: `not_found` (no such host, or no listener), `timed_out`, `interrupted` when
-/// the descriptor (-1: none) is readable, `system`.
+/// The host's addresses share the time until `deadline`, as in RFC 8305; a name server that does
+/// not answer is abandoned. Errors: `not_found` (no such host, or no listener), `timed_out`,
+/// `interrupted` when the descriptor (-1: none) is readable, `system`.
 [[nodiscard]] GANTRY_API Result<int> connect_host(const BridgeAddress& where,
                                                   int interrupt_descriptor, Deadline deadline);
 

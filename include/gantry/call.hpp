@@ -417,14 +417,14 @@ class GANTRY_API WorkMember {
   [[nodiscard]] Pool pool() const;
 
   /// Returns the next item for this worker. After `timed_out`, get() keeps its place in the line,
-  /// and the next get() continues. The first get() also opens the return path: up to a second,
+  /// and the next get() continues. The first get() also opens the return path, in up to a second,
   /// whatever the deadline. Errors: `timed_out`, `interrupted`; `closed` (the queue was finished
   /// and is empty); `busy` (this member holds WorkQueueOptions::replies.slots items); `peer_gone`.
   [[nodiscard]] Result<WorkItem> get(Deadline deadline = Deadline::never());
   /// After a get() that timed out or was interrupted: leaves the line, so that the next item goes
   /// to another worker. Returns an item that was already handed out; otherwise `timed_out`, because
   /// an item did not come or the queue did not answer by `deadline`. If the queue did not answer,
-  /// it takes back the item that it has handed out.
+  /// it takes back any item that it has handed out.
   [[nodiscard]] Result<WorkItem> withdraw(Deadline deadline = Deadline::never());
 
   // Requests to the queue. A request that was interrupted or timed out continues when it is
@@ -443,8 +443,8 @@ class GANTRY_API WorkMember {
   [[nodiscard]] Result<void> wait_until_finished(Deadline deadline = Deadline::never());
   /// As WorkQueue::wait_until_done(), from any process.
   [[nodiscard]] Result<void> wait_until_done(Deadline deadline = Deadline::never());
-  /// A descriptor for poll() or epoll; readable when get() may have a result, after a get() with an
-  /// expired deadline has returned `timed_out`.
+  /// A descriptor for poll() or epoll. Once a get() with an expired deadline has returned
+  /// `timed_out`, the descriptor is readable when get() may have a result.
   [[nodiscard]] Result<int> event_descriptor();
 
   class Impl;

@@ -326,7 +326,7 @@ struct Access {
   /// them pass; otherwise opening fails with `invalid_argument`. With 0666 the lists alone decide.
   /// See docs/tasks/other-users.md.
   unsigned socket_mode = 0600;
-  std::vector<unsigned> users{};   ///< User numbers. A consumer also accepts their producers.
+  std::vector<unsigned> users{};   ///< User numbers. A consumer also accepts the users' producers.
   std::vector<unsigned> groups{};  ///< Group numbers; each group of a process counts.
   std::string token{};             ///< Secret, equal at both ends. At most 64 bytes.
 };
@@ -412,9 +412,9 @@ struct EndOptions {
   /// Processes that may join, and that may be joined. For other users, the folder must let them
   /// pass and no more (mode 711).
   Access access{};
-  /// The thread that admits peers and notices their exit. A consumer uses it only to see its
-  /// producer's process end. A Runtime shares one among all its ends. Empty: a producer starts its
-  /// own; a consumer does not need one.
+  /// The thread that admits peers and notices their exit. A consumer uses it only to notice that
+  /// its producer's process has ended. A Runtime shares one among all its ends. Empty: a producer
+  /// starts its own; a consumer does not need one.
   std::shared_ptr<Acceptor> acceptor{};
   /// How to reach a channel of another host.
   RemoteOptions remote{};
@@ -488,8 +488,8 @@ struct ConsumerOptions : EndOptions {
   /// most the producer's slots. 0: half of the slots, so that it cannot delay the others. With
   /// `block`, it may hold all slots, whatever its depth.
   unsigned depth = 0;
-  /// Limits for its producer. For an inbox: limits for each producer; default: the producer's share
-  /// of half of InboxOptions::total, and a quarter of the other half.
+  /// Limits for its producer. For an inbox: limits for each producer; default: an even share of one
+  /// half of InboxOptions::total, and in addition a quarter of the other half.
   ReceiveLimits receive{};
   /// Devices that must know received memory: see Message::key_for(). Each slab of the producer is
   /// registered with each registrar, for reading, from the receipt of the first message in the slab
@@ -611,8 +611,8 @@ struct MetricsReport {
   std::uint64_t handoff_p99_ns = 0;    ///< 99th percentile of the hand-off times.
   std::uint64_t handoff_p999_ns = 0;   ///< 99.9th percentile of the hand-off times.
   std::uint64_t handoff_total_ns = 0;  ///< Sum of the hand-off times.
-  /// Receiving end: time since it last took a message (or asked for it, if small); 0 if it has
-  /// taken none.
+  /// Receiving end: time since it last took a message (for a small message, since it asked for the
+  /// message); 0 if it has taken none.
   std::uint64_t idle_ns = 0;
   /// A stage's endpoint: time at which it was given up before its regular end, on this host's
   /// monotonic clock. 0: it was not given up, or its process died without a report.
@@ -875,8 +875,8 @@ class GANTRY_API Consumer {
   /// Joins the channel and waits until `deadline` for its producer to appear. A producer that has
   /// appeared gets 200 ms to answer, even past the deadline, so that it does not see a consumer
   /// come and leave. Errors: `invalid_argument` for a name or options, or if an inbox has the name;
-  /// `timed_out`, `already_exists` when the channel has all its consumers, `busy` when former
-  /// consumers of this user still hold too many of its messages, `permission_denied`,
+  /// `timed_out`, `already_exists` when the channel has its full number of consumers, `busy` when
+  /// former consumers of this user still hold too many of its messages, `permission_denied`,
   /// `peer_misbehaved`, `peer_gone` when producers end as soon as they are found.
   [[nodiscard]] static Result<Consumer> open(std::string_view name, const ConsumerOptions& options,
                                              Deadline deadline = Deadline::never());

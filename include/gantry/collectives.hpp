@@ -57,7 +57,7 @@ class GANTRY_API CollectiveProgram {
 
 /// The programs of the library, by name, and those in the files `*.gcoll` of `folder`, if given.
 /// Errors: those of load_collective(), with the file's name; `already_exists` if two programs have
-/// one name.
+/// the same name.
 [[nodiscard]] GANTRY_API Result<std::vector<CollectiveProgram>> list_collectives(
     const std::string& folder = {});
 
@@ -80,7 +80,7 @@ struct CollectiveThresholds {
   std::int64_t most_chunks = 16;   ///< Largest number of pieces of a transfer.
 };
 
-/// The program for a collective of some size.
+/// The program for a collective of a given size.
 struct CollectiveChoice {
   std::string program;      ///< For load_collective().
   std::string variant;      ///< CollectiveShape::variant.
@@ -111,8 +111,8 @@ struct CollectiveTensor {
 /// ranks and ends before element size * (i + 1) / ranks.
 enum class CollectiveKind : std::uint8_t {
   all_gather,  ///< Piece i comes from rank i; at the end every rank has all pieces.
-  /// At the end piece i at rank i is the sum of all ranks' pieces i. The library's programs leave
-  /// the other pieces unchanged.
+  /// At the end, piece i at rank i is the sum of the pieces i of all ranks. The library's programs
+  /// leave the other pieces unchanged.
   reduce_scatter,
   all_reduce,  ///< At the end every rank's tensor is the sum of all.
   /// Piece i of rank r's tensor goes to rank i's result, at r times the piece's length; or as
@@ -156,7 +156,7 @@ struct CollectiveOptions {
 class GANTRY_API Collective {
  public:
   /// Prepares a collective and its scratch memory; every rank must call it. The program's plan must
-  /// have the effect of `call.kind`, whatever its author. When any rank fails, the group is
+  /// have the effect of `call.kind`, also if the program is a file. When a rank fails, the group is
   /// broken, and all ranks get the same error. Errors: `invalid_argument` for tensors, for a
   /// program, or if ranks differ; those of load_collective(), expand() and PlanExecutor::prepare().
   [[nodiscard]] static Result<Collective> prepare(Group& group, const CollectiveCall& call,

@@ -12,7 +12,7 @@ namespace gantry {
 // digits on, reads further digits only where necessary, and stops when the answer is certain: it
 // then equals the answer from all digits. Rules and costs: docs/mechanisms/decisions.md.
 
-/// Facts about elements in planes that their bytes do not contain.
+/// Facts about elements in planes; the bytes of the planes do not contain these facts.
 struct GANTRY_API PlanedElements {
   DataType type;           ///< Type of each element; 8, 16, 32 or 64 bits, not a group.
   std::int64_t count = 0;  ///< Number of elements; for a tensor all elements, row by row.

@@ -344,10 +344,10 @@ struct Calibration {
 };
 [[nodiscard]] GANTRY_API std::string_view to_string(Calibration::Source source) noexcept;
 
-/// Smallest size from which the engine is the better choice for copies in that submit mode, at
-/// every measured size. Synchronous: it ends copies sooner than `inline`. Queued: it ends copies no
-/// later and frees the caller. Empty if there is no such size, or if either engine was not
-/// measured.
+/// Smallest size such that, at every measured size from it on, the engine is the better choice for
+/// copies in that submit mode. Synchronous: it ends copies sooner than `inline`. Queued: it ends
+/// copies no later and frees the caller. Empty if there is no such size, or if either engine was
+/// not measured.
 [[nodiscard]] GANTRY_API std::optional<Bytes> break_even(const Calibration& calibration,
                                                          std::string_view engine, SubmitMode mode);
 

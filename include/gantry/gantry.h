@@ -401,7 +401,7 @@ GANTRY_C_API gantry_code gantry_queue_get_report(gantry_queue* queue, gantry_que
 
 /// Opens an end that puts items by gantry_send(), without send options and with at most 63 parts.
 /// The queue copies small items; others stay in this process until a worker has released them, and
-/// the end waits while it has an item here for each of its slots.
+/// the end waits while such items use all of its slots.
 GANTRY_C_API gantry_code gantry_queue_put_end(gantry_runtime* runtime, const char* name,
                                               const gantry_producer_options* options,
                                               int64_t timeout_ns, gantry_producer** producer);

@@ -39,7 +39,7 @@ GANTRY_C_API gantry_code gantry_group_place(gantry_group* group, uint32_t* rank,
 // Piece i of `elements` begins at element elements * i / ranks.
 enum {
   GANTRY_ALL_GATHER = 0,      // Piece i comes from rank i; at the end every rank has all pieces.
-  GANTRY_REDUCE_SCATTER = 1,  // At the end piece i at rank i is the sum of all ranks' pieces i.
+  GANTRY_REDUCE_SCATTER = 1,  // At the end, piece i at rank i is the sum of all ranks' pieces i.
   GANTRY_ALL_REDUCE = 2,      // At the end every rank has the sum of all.
   GANTRY_ALL_TO_ALL = 3,      // Piece i goes to rank i's result, or as `counts` say.
   GANTRY_BROADCAST = 4        // At the end every rank has the root's elements.
@@ -69,8 +69,8 @@ typedef struct gantry_collective_call {
 
 /// Prepares a collective; every rank must call it, in the same order as its other calls of the
 /// group. When it fails at one rank, the group is broken at all ranks, and all get the same error.
-/// If only this rank finds the call impossible (also because of its `timeout_ns`, here and in
-/// gantry_collective_run()), the others are told that it left.
+/// If only this rank finds the call impossible (`timeout_ns` can also be the reason, here and in
+/// gantry_collective_run()), the others are told that this rank left.
 GANTRY_C_API gantry_code gantry_collective_prepare(gantry_group* group,
                                                    const gantry_collective_call* call,
                                                    int64_t timeout_ns,

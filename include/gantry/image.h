@@ -13,7 +13,7 @@ typedef struct gantry_image gantry_image;
 /// Maps the image of that name and copies only its tables. Waits for its keeper, and until the
 /// image is loaded; GANTRY_TIMED_OUT after `timeout_ns`. GANTRY_INVALID_ARGUMENT: the owner of the
 /// name does not keep images. GANTRY_NOT_FOUND at once in a stage of `gantry run` whose pipeline
-/// file does not have an image of that name. Other codes: the error that keeps the keeper from
+/// file does not have an image of that name. Other codes: the error that prevents the keeper from
 /// loading the image, with its reason.
 GANTRY_C_API gantry_code gantry_image_attach(gantry_runtime* runtime, const char* name,
                                              int64_t timeout_ns, gantry_image** image);

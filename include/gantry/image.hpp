@@ -86,7 +86,7 @@ struct ImageChunk {
 
 /// Identifies the content of an image: names, types, shapes, places and bytes of its tensors, but
 /// not their packing. XXH3 of 128 bits, not cryptographic: an attacker can make two contents with
-/// one digest.
+/// the same digest.
 struct GANTRY_API ImageDigest {
   std::array<std::byte, 16> bytes{};       ///< Byte order as in the file.
   [[nodiscard]] std::string text() const;  ///< 32 hexadecimal digits.
@@ -252,8 +252,8 @@ struct GANTRY_API LoadEstimate {
 /// Loads an eighth of the bytes that load_image() would load, at most 512 MiB, spread over the
 /// image, and discards them: the estimate reflects the limiting resource here and now, be it disk,
 /// page cache, unpacking or competing processes. Images of up to 384 MiB, packed ones of up to 128
-/// MiB, are loaded whole. Does not use LoadOptions::pool: making pages is included. Errors: as
-/// load_image() and ImageLoading::wait().
+/// MiB, are loaded whole. Does not use LoadOptions::pool, so the cost of making pages is included.
+/// Errors: as load_image() and ImageLoading::wait().
 [[nodiscard]] GANTRY_API Result<LoadEstimate> estimate_load(const Image& image,
                                                             const LoadOptions& options = {});
 
@@ -328,7 +328,7 @@ class GANTRY_API AttachedImage {
 
 /// Maps the image that a keeper has under this name and copies only its tables; waits for the
 /// keeper, and until the image is loaded. Errors: those of Consumer::open() and receive(); `busy`
-/// if the image has all its readers (32); the error that keeps the keeper from loading the image,
+/// if the image already has 32 readers; the error that prevents the keeper from loading the image,
 /// in the keeper's words (`invalid_argument` for a changed file), except lack of room
 /// (attach_image() waits for room); `invalid_argument` if the owner of the name does not keep
 /// images; `peer_misbehaved` if the keeper describes the image wrongly. While the result is in use
@@ -381,7 +381,7 @@ class GANTRY_API ImageKeeper {
  public:
   /// Opens the images and takes their names; does not load them yet. Errors: those of Image::open()
   /// and Producer::open(); `too_large` for an image with more bytes than the budget, or more than
-  /// 63 partitions; `invalid_argument` for two images of one name, or an empty list.
+  /// 63 partitions; `invalid_argument` for two images of the same name, or an empty list.
   [[nodiscard]] static Result<ImageKeeper> open(const std::vector<KeptFile>& files,
                                                 const KeepOptions& options = {});
   /// The moved-from keeper may only be assigned to or destroyed.

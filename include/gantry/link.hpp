@@ -111,8 +111,8 @@ enum class LinkKind : std::uint8_t {
 struct LinkCapabilities {
   /// Transfers make progress even if the far end does not call its link.
   bool one_sided = false;
-  /// Local memory must be registered with the link's registrar; the link registers other memory for
-  /// each transfer.
+  /// Local memory must be registered with the link's registrar; for each transfer, the link itself
+  /// registers memory that is not registered yet.
   bool needs_registration = false;
   /// At present, payload bypasses the socket if its memory was exported for this purpose.
   bool pulls = false;
@@ -126,7 +126,7 @@ struct LinkCapabilities {
   std::size_t max_exports = 0;  ///< Limit of this end's exports; one more fails with `busy`.
 };
 
-/// How a transfer of some size would be executed, and why.
+/// How a transfer of a given size would be executed, and why.
 struct GANTRY_API LinkExplanation {
   LinkKind kind = LinkKind::stream;      ///< Kind of the link, whichever path the payload takes.
   std::string peer;                      ///< Name of the far end, for people.
@@ -224,8 +224,8 @@ class GANTRY_API Link {
 
   // ---- progress
   /// Does bounded work in the calling thread. True if this call, or any other since the last
-  /// poll(), made progress: before a loop sleeps on the descriptor it should call poll() again, and
-  /// check the functions above for results.
+  /// poll(), made progress: a loop should then call poll() again, and check the functions above for
+  /// results, before it sleeps on the descriptor.
   virtual bool poll() = 0;
   /// A descriptor for loops on poll() or epoll; readable when poll() has work. Also call poll()
   /// several times within the stall limit. Input that another thread's call takes does not wake a

@@ -351,7 +351,7 @@ struct GANTRY_API PipelineReport {
   std::chrono::nanoseconds copy_in{}, compute{}, copy_out{};  ///< Total work of each stream.
   Bytes bytes_in = 0;    ///< Bytes of inputs with their halos, and of copied broadcasts.
   Bytes bytes_out = 0;   ///< Bytes of outputs; arrays in place count in both.
-  unsigned shrinks = 0;  ///< Number of times that full device memory made chunks smaller.
+  unsigned shrinks = 0;  ///< Number of times that a lack of device memory made chunks smaller.
   std::vector<ChunkTimes> timeline;  ///< With PipelineOptions::keep_timeline.
 
   /// How the job was cut, and why.
@@ -419,7 +419,7 @@ struct GANTRY_API PipelineStageReport {
   [[nodiscard]] std::string text() const;
 };
 
-/// Input and output of a stage, if they are not plain channels, as for ends that `gantry run`
+/// Input and output of a stage, if they are not plain channels: for example ends that `gantry run`
 /// opens, messages that are checked or rewritten first, or several results in one message. A thread
 /// of the run calls `receive`. The calling thread calls `place` and `committed` for each result in
 /// the order of receipt, `committed` before the next `place`; for more than one place, see

@@ -362,7 +362,7 @@ enum class SchedulePath : std::uint8_t { put, get };
 
 /// A point of the schedule space: decisions from which make_plan() makes a plan for any operator.
 struct Schedule {
-  SchedulePattern pattern = SchedulePattern::serial;  ///< With `serial`, only `path` is also used.
+  SchedulePattern pattern = SchedulePattern::serial;  ///< `serial` uses only the field `path`.
   ScheduleShape shape = ScheduleShape::rows;          ///< Direction of the cuts.
   ScheduleStart start = ScheduleStart::own_first;     ///< When a rank computes its own part.
   ScheduleGrain grain = ScheduleGrain::per_piece;     ///< Extent of one product.
@@ -525,7 +525,7 @@ struct PlanMemory {
 
 /// Memory for the tensors that a rank's steps touch, in one region.
 struct GANTRY_API PlanBuffers {
-  std::unique_ptr<Region> region;   ///< Holds the tensors without memory of the caller.
+  std::unique_ptr<Region> region;   ///< Holds the tensors that are not in the caller's memory.
   std::vector<PlanMemory> tensors;  ///< Indexed as Plan::tensors.
   /// Allocates rows without gaps; each tensor begins at a cache line. `own`: the caller's memory by
   /// tensor, used where it is given. Errors: `invalid_argument`, `too_large`, `out_of_memory`.

@@ -9,7 +9,7 @@ extern "C" {
 /// After a gantry_receive() that timed out or was interrupted on a getting end: leaves the line, so
 /// that the next item goes to another end. Returns an item that was already handed out; otherwise
 /// GANTRY_TIMED_OUT, because no item came or the queue did not answer within `timeout_ns` (for
-/// example because its process is stopped). In the second case the queue takes back the item that
+/// example because its process is stopped). In the second case the queue takes back any item that
 /// it has handed out.
 GANTRY_C_API gantry_code gantry_queue_withdraw(gantry_consumer* consumer, int64_t timeout_ns,
                                                gantry_message** message);
@@ -18,8 +18,8 @@ enum {
   /// Fills in the report; it includes everything that this process put before.
   GANTRY_QUEUE_REPORT = 0,
   /// Waits for room for one item and keeps it for the next gantry_send() of this putting end. See
-  /// gantry_queue_options.most_items. After a timeout it keeps nothing; it waits up to one more
-  /// second for the queue's confirmation.
+  /// gantry_queue_options.most_items. A request that has timed out keeps nothing; it waits up to
+  /// one more second for the queue's confirmation.
   GANTRY_QUEUE_PLACE = 1,
   /// Counts one item as finished, whichever end got it; independent of gantry_done().
   /// GANTRY_INVALID_ARGUMENT: all items that were put are already finished.

@@ -63,8 +63,8 @@ struct GANTRY_API ConsumerStatus {
   std::chrono::nanoseconds idle{};
   std::vector<HeldSlot> held;  ///< Oldest first.
   MetricsReport metrics;       ///< Counters of the consumer itself.
-  /// Counts of its hand-offs by their time (see MetricsReport::handoff_p50_ns), which may be wrong
-  /// by an eighth near a bound. Counts never fall.
+  /// Counts of its hand-offs by their time (see MetricsReport::handoff_p50_ns); near a bound, the
+  /// time may be wrong by an eighth. Counts never fall.
   std::array<std::uint64_t, kHandoffBoundsNs.size() + 1> handoffs{};
 
   /// Payload bytes of the messages that it has not released.
@@ -180,7 +180,7 @@ struct GANTRY_API ChannelStatus {
 /// Lists every live channel below `directory`, including those of running pipelines (as
 /// "run-…/name"). Removes sockets whose producer is gone, in a folder of this user. Root may list
 /// any user's folder. Asks many channels at a time; a channel that does not answer within a second
-/// is listed with the facts known without it.
+/// is listed with the facts that are known without its answer.
 [[nodiscard]] GANTRY_API Result<std::vector<ChannelStatus>> list_channels(
     std::string_view directory);
 
@@ -474,7 +474,7 @@ enum class EndKind : std::uint8_t {
 
 /// The kind of an event.
 enum class EventKind : std::uint8_t {
-  send = 1,   ///< From the call to the end of publishing; for a small message only the latter.
+  send = 1,   ///< From the call to the end of publishing; for a small message only that end.
   copy,       ///< `what`: the engine.
   publish,    ///< The message became visible.
   receive,    ///< From the call until the caller had the message.

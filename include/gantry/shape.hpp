@@ -7,8 +7,8 @@
 namespace gantry {
 
 /// Elements split into planes: the highest byte (or bit) of all elements, then the next of all, and
-/// so on, in a code whose unsigned order is that of the values. A reader that needs only the
-/// leading digits reads only the first planes. See docs/formats/planes.md.
+/// so on, in codes that, as unsigned numbers, have the order of the values. A reader that needs
+/// only the leading digits reads only the first planes. See docs/formats/planes.md.
 struct Planes {
   /// The part of each element in one plane.
   enum class Unit : std::uint8_t { none, bytes, bits } unit = Unit::none;  ///< none: no planes.

@@ -24,7 +24,7 @@ struct StageOptions {
   int interrupt_descriptor = -1;  ///< As EndOptions::interrupt_descriptor.
 };
 
-/// A stage's receiving end. It merges one connection for each replica of the sending stage.
+/// A stage's receiving end. It merges its connections, one for each replica of the sending stage.
 class GANTRY_API StageInput {
  public:
   StageInput(StageInput&&) noexcept;

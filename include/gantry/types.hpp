@@ -232,8 +232,8 @@ struct GANTRY_API ReshapeError {
     exact,  ///< The destination's type holds every value of the source's type.
     ulps,   ///< Distance between neighbouring numbers of the destination's type at the result.
     steps,  ///< The scale of the group.
-    /// For groups of floating-point elements: ulps of the element, times its scale; values beyond
-    /// the largest element become the largest element.
+    /// For groups of floating-point elements: ulps of the element, times the scale of the group;
+    /// values beyond the largest element become the largest element.
     binades
   } kind = Kind::exact;    ///< Unit of `amount`.
   double amount = 0;       ///< Number of units; 0 if exact.
