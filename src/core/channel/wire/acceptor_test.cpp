@@ -65,8 +65,7 @@ TEST_F(Accepting, WhatFoundNoThreadToCloseItIsClosedByTheWay) {
   test::Lingering lingering;
   const int waiting = test::close_without_threads(lingering);
   if (waiting < 0) GTEST_SKIP() << "no filters of system calls";
-  EXPECT_TRUE(test::is_open(waiting));
-  acceptor_->rouse(handler_);
+  acceptor_->rouse(handler_);  // if its first look was not late enough to close it
   while (test::is_open(waiting)) std::this_thread::yield();
   acceptor_->remove(handler_);
 }

@@ -135,7 +135,8 @@ TEST_P(PlanFaults, AConnectionThatStandsStillIsNoFailure) {
     }
   });
   for (const auto& error : struck.errors) EXPECT_FALSE(error) << error->message;
-  for (const auto longest : struck.longest) EXPECT_GE(longest, kStill);
+  // What is held may be the last of one run, and a rank begins the next run meanwhile.
+  for (const auto longest : struck.longest) EXPECT_GE(longest, kStill / 2);
 }
 
 // A run takes longer than the stall limit; something is heard all the time.
