@@ -57,11 +57,13 @@ if(GANTRY_SANITIZE)
   set(GANTRY_KERNEL)
 endif()
 
-# gantry_plain(TARGET): its objects are those of each preset. -Og takes half of the compiler's time of
-# -O1.
+# gantry_plain(TARGET [OPTION]): its objects are those of each preset. -Og takes two thirds of the
+# compiler's time of -O1.
 function(gantry_plain target)
   set_target_properties(${target} PROPERTIES GANTRY_PLAIN ON)
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-Og>)
+  set(optimised -Og ${ARGN})
+  list(GET optimised -1 optimised)
+  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${optimised}>)
 endfunction()
 
 # Units of plain targets lie where each preset finds the same ones; a unit's name has its content.
@@ -214,15 +216,16 @@ set(GANTRY_KEPT ${PROJECT_SOURCE_DIR}/tools/run-kept ${GANTRY_PRODUCTS})
 add_custom_target(gantry_concurrency_tests)
 
 # gantry_test(NAME files... [PUBLIC] [LIBRARIES ...] [LABELS ...] [LOCK name] [PROCESSORS n]
-# [SMOKE filter] [DATA paths...]): one Google Test program per module; with PUBLIC it sees the library
+# [SMOKE filter] [DATA paths...] [COMPUTES]): one Google Test program per module; with PUBLIC it sees the library
 # as users do. Tests with the same lock run one at a time; each takes one processor of those that
 # ctest was given, or n. Under sanitizers only the tests that SMOKE names run, if it is given. DATA:
-# what it reads of a folder that is compiled in; "always": what it depends on cannot be named.
+# what it reads of a folder that is compiled in; "always": what it depends on cannot be named. COMPUTES:
+# its own code takes most of its time, so it is compiled with -O1.
 function(gantry_test name)
   if(NOT GANTRY_TESTS)
     return()
   endif()
-  cmake_parse_arguments(arg "PUBLIC" "LOCK;PROCESSORS;SMOKE" "LIBRARIES;LABELS;DATA" ${ARGN})
+  cmake_parse_arguments(arg "PUBLIC;COMPUTES" "LOCK;PROCESSORS;SMOKE" "LIBRARIES;LABELS;DATA" ${ARGN})
   if(NOT arg_LABELS)
     set(arg_LABELS unit)  # an empty value would swallow the next word
   endif()
@@ -240,7 +243,11 @@ function(gantry_test name)
   endif()
   target_link_libraries(${name} PRIVATE ${library} GTest::gmock GTest::gtest_main ${arg_LIBRARIES}
                         gantry_forked_failures)
-  gantry_plain(${name})
+  set(optimised -Og)
+  if(arg_COMPUTES)
+    set(optimised -O1)
+  endif()
+  gantry_plain(${name} ${optimised})
   target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Wno-null-dereference>)  # of -Og
   if(GANTRY_PLAIN_TESTS)
     # Before the test's objects: templates that both have are taken from the library, which is
