@@ -56,7 +56,7 @@ sanitize: ## Pass the tests of the library under AddressSanitizer, UBSan and Thr
 
 campaign: ## Kills, attacks, random scenarios, models, benchmarks, installed examples: FILTER chooses
 	@tools/setup build test
-	@tools/campaign $(FILTER)
+	@tools/campaign '$(FILTER)'
 
 soak: ## Random scenarios in which every byte is compared: SECONDS of them, from seed SEEDS on
 	@tools/setup build test
