@@ -57,12 +57,14 @@ if(GANTRY_SANITIZE)
   set(GANTRY_KERNEL)
 endif()
 
-# gantry_plain(TARGET [OPTION]): its objects are those of each preset. -Og takes two thirds of the
-# compiler's time of -O1.
+# gantry_plain(TARGET [OPTION]): its objects are those of each preset. -Og, where OPTION does not say
+# otherwise, takes the compiler a quarter less than -O1: docs/results/build.md.
 function(gantry_plain target)
   set_target_properties(${target} PROPERTIES GANTRY_PLAIN ON)
-  set(optimised -Og ${ARGN})
-  list(GET optimised -1 optimised)
+  set(optimised ${ARGN})
+  if(NOT optimised)
+    set(optimised -Og)
+  endif()
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:${optimised}>)
 endfunction()
 
@@ -216,11 +218,11 @@ set(GANTRY_KEPT ${PROJECT_SOURCE_DIR}/tools/run-kept ${GANTRY_PRODUCTS})
 add_custom_target(gantry_concurrency_tests)
 
 # gantry_test(NAME files... [PUBLIC] [LIBRARIES ...] [LABELS ...] [LOCK name] [PROCESSORS n]
-# [SMOKE filter] [DATA paths...] [COMPUTES]): one Google Test program per module; with PUBLIC it sees the library
-# as users do. Tests with the same lock run one at a time; each takes one processor of those that
-# ctest was given, or n. Under sanitizers only the tests that SMOKE names run, if it is given. DATA:
-# what it reads of a folder that is compiled in; "always": what it depends on cannot be named. COMPUTES:
-# its own code takes most of its time, so it is compiled with -O1.
+# [SMOKE filter] [DATA paths...] [COMPUTES]): one Google Test program per module; with PUBLIC it sees
+# the library as users do. Tests with the same lock run one at a time; each takes one processor of
+# those that ctest was given, or n. Under sanitizers only the tests that SMOKE names run, if it is
+# given. DATA: what it reads of a folder that is compiled in; "always": what it depends on cannot be
+# named. COMPUTES: the test's own code takes most of its time, so -O1 compiles it.
 function(gantry_test name)
   if(NOT GANTRY_TESTS)
     return()
@@ -243,12 +245,12 @@ function(gantry_test name)
   endif()
   target_link_libraries(${name} PRIVATE ${library} GTest::gmock GTest::gtest_main ${arg_LIBRARIES}
                         gantry_forked_failures)
-  set(optimised -Og)
   if(arg_COMPUTES)
-    set(optimised -O1)
+    gantry_plain(${name} -O1)
+  else()
+    gantry_plain(${name})
   endif()
-  gantry_plain(${name} ${optimised})
-  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Wno-null-dereference>)  # of -Og
+  target_compile_options(${name} PRIVATE $<$<CONFIG:Release>:-Wno-null-dereference>)  # of -O1
   if(GANTRY_PLAIN_TESTS)
     # Before the test's objects: templates that both have are taken from the library, which is
     # instrumented.

@@ -5,12 +5,14 @@
 #   run-suite; THREADED the file with the suites that run, or empty for all; DEFINITIONS what the
 #   program was compiled with; DATA files and folders that it reads; PRODUCTS what programs that it
 #   starts consist of
-# A test that fails, with the labels of the others.
+
+# A test that fails, with the labels that its suites would have.
 macro(gantry_no_suites why)
   separate_arguments(words UNIX_COMMAND "${PROPERTIES}")
   add_test(${NAME}_${why} ${NAME}_${why})
   set_tests_properties(${NAME}_${why} PROPERTIES ${words})
 endmacro()
+
 if(NOT EXISTS ${PROGRAM})
   gantry_no_suites(NOT_BUILT)
   return()

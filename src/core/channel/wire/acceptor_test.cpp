@@ -61,11 +61,12 @@ TEST_F(Accepting, TellsWhatIsReadyUnderItsToken) {
 }
 
 TEST_F(Accepting, WhatFoundNoThreadToCloseItIsClosedByTheWay) {
-  ASSERT_TRUE(acceptor_->add(handler_));
   test::Lingering lingering;
   const int waiting = test::close_without_threads(lingering);
   if (waiting < 0) GTEST_SKIP() << "no filters of system calls";
-  acceptor_->rouse(handler_);  // if its first look was not late enough to close it
+  EXPECT_TRUE(test::is_open(waiting));  // the acceptor's thread is started by add()
+  ASSERT_TRUE(acceptor_->add(handler_));
+  acceptor_->rouse(handler_);
   while (test::is_open(waiting)) std::this_thread::yield();
   acceptor_->remove(handler_);
 }
