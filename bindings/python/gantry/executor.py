@@ -19,7 +19,7 @@ from .pool_manager import Manager, Pool, Work
 
 Value = TypeVar("Value")
 _MOST_TRIES = 3
-_DESCRIPTORS, _OF_WORKER = 60, 18  # of a process that has a pool; more than it was seen to have
+_DESCRIPTORS, _OF_WORKER = 60, 18  # that a pool adds; more than one was seen to add
 
 
 class ProcessPoolExecutor(Executor):
@@ -146,14 +146,15 @@ def _check_max_tasks(most: int | None, context: Any) -> None:
 
 def _make_room_for(workers: int) -> None:
     """Raises the limit of descriptors, if it has to be and can be."""
-    needed = _DESCRIPTORS + _OF_WORKER * workers
+    own = len(os.listdir("/proc/self/fd")) + _DESCRIPTORS
+    needed = own + _OF_WORKER * workers
     limit, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     if limit == resource.RLIM_INFINITY or needed <= limit:
         return
     if most != resource.RLIM_INFINITY and needed > most:
         raise OSError(errno.EMFILE, f"{workers} workers need {needed} descriptors here, and the "
                                     f"limit is {most}: raise it (ulimit -Hn), or use at most "
-                                    f"{max((most - _DESCRIPTORS) // _OF_WORKER, 0)}")  # fmt: skip
+                                    f"{max((most - own) // _OF_WORKER, 0)}")  # fmt: skip
     resource.setrlimit(resource.RLIMIT_NOFILE, (needed, most))
 
 

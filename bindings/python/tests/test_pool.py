@@ -134,8 +134,10 @@ class Pools(Case):
         with self.assertRaisesRegex(OSError, "1000000000 workers need .* use at most"):
             gantry.ProcessPoolExecutor(1_000_000_000)
         self.assertEqual(resource.getrlimit(resource.RLIMIT_NOFILE)[0], 256)
-        workers = 12
-        pool = self.pool(workers, mp_context=FORK)
+        for _ in range(100):  # what a program holds before it has a pool
+            held = os.open(os.devnull, os.O_RDONLY)
+            self.addCleanup(os.close, held)
+        pool = self.pool(12, mp_context=FORK)
         self.assertEqual(list(pool.map(square, range(50))), [i * i for i in range(50)])
         self.assertGreaterEqual(resource.getrlimit(resource.RLIMIT_NOFILE)[0], len(open_descriptors()))
         self.assertGreater(len(open_descriptors()), 256)
