@@ -22,7 +22,7 @@ constexpr std::chrono::seconds kMeeting{30};  // all ends are being started; mor
 constexpr unsigned kMostInFlight = 4;
 constexpr unsigned kMostReaders = 4;
 
-enum class Way { sync, async, pipelined, streamed, loan, move, traced };
+enum class Way { sync, look, async, pipelined, streamed, loan, move, traced };
 
 constexpr SendMode mode_of(Way way) {
   return way == Way::pipelined  ? SendMode::pipelined
@@ -227,11 +227,21 @@ class GantryResponder final : public Responder {
 
   // Segments are of whole words, so that their sums add up.
   Result<std::uint64_t> receive_whole() {
+    std::uint64_t sum = 0;
+    if (way_ == Way::look) {
+      auto looked = in_.look([&](const Message& request) { sum = sum_of(request); });
+      if (!looked) return Unexpected(looked.error());
+      return sum;
+    }
     const auto request = in_.receive();
     if (!request) return Unexpected(request.error());
+    return sum_of(*request);
+  }
+
+  [[nodiscard]] std::uint64_t sum_of(const Message& request) const {
     std::uint64_t sum = 0;
-    for (std::size_t i = 0; i < request->segments(); ++i)
-      sum += reads_ ? checksum(request->segment(i).bytes) : request->segment(i).bytes.size();
+    for (std::size_t i = 0; i < request.segments(); ++i)
+      sum += reads_ ? checksum(request.segment(i).bytes) : request.segment(i).bytes.size();
     return sum;
   }
 
@@ -282,6 +292,7 @@ SubjectKind kind(std::string name, Way way, unsigned most_in_flight = kMostInFli
 
 std::vector<SubjectKind> gantry_subjects() {
   return {kind(kSyncName, Way::sync),
+          kind(kLookName, Way::look),
           kind("gantry/async", Way::async),
           kind("gantry/pipelined-whole", Way::pipelined),
           kind("gantry/pipelined-streamed", Way::streamed),

@@ -11,6 +11,7 @@ namespace gantry::bench {
 inline constexpr std::chrono::microseconds kGantrySpin{200};
 
 inline constexpr const char* kSyncName = "gantry/sync";
+inline constexpr const char* kLookName = "gantry/look";
 inline constexpr const char* kCpuSyncName = "cpu-sync";
 inline constexpr const char* kCpuSyncFreshName = "cpu-sync-fresh";
 inline constexpr const char* kPingPongName = "limit/cache-line-ping-pong";
@@ -18,8 +19,8 @@ inline constexpr const char* kTwoLinesName = "limit/two-lines";
 inline constexpr const char* kLoanName = "gantry/loan";
 inline constexpr const char* kTracedName = "traced/sync";  // takes part when it is named
 
-/// All of Gantry's ways: gantry/sync, /async, /pipelined-whole, /pipelined-streamed, /loan, /move,
-/// and the first with a recorder beside it.
+/// All of Gantry's ways: gantry/sync, /look, /async, /pipelined-whole, /pipelined-streamed, /loan,
+/// /move, and the first with a recorder beside it.
 std::vector<SubjectKind> gantry_subjects();
 SubjectKind cpu_sync();            ///< Plain shared memory: copied in, copied out, read.
 SubjectKind cpu_sync_fresh();      ///< The same in memory that is new for every message.

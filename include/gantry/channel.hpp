@@ -436,9 +436,10 @@ struct PayloadOptions {
   /// larger message is sent alone. 0: only the pool's budget limits it.
   Bytes bytes_in_flight = 0;
   static constexpr Bytes kMaxCellBytes = 4096;  ///< Upper limit of `cell_bytes`.
-  /// Payloads of at most this size lie beside their record while the channel has a single consumer,
-  /// whose policy is `block`, and no history. They are copied out on receipt and do not hold a
-  /// slot, so a reader may keep them without delaying the producer. At most kMaxCellBytes; 0: none.
+  /// Payloads of at most this size lie beside their record, once for all readers, while the channel
+  /// has at most four consumers, all with the policy `block`, and no history. They are copied out
+  /// on receipt (Consumer::look() reads them in place) and do not hold a slot, so a reader may keep
+  /// them without delaying the producer. At most kMaxCellBytes; 0: none.
   /// Payloads of up to 64 B always lie in the record itself.
   Bytes cell_bytes = kMaxCellBytes;
   /// Payload memory. Empty: the channel makes its own pool with `pool`. A consumer maps whole slabs
@@ -888,6 +889,25 @@ class GANTRY_API Consumer {
   /// the regular end, `peer_gone`, `timed_out`, `interrupted`, `peer_misbehaved`;
   /// `invalid_argument` while receive_into() has copied only part of a streamed message.
   [[nodiscard]] Result<Message> receive(Deadline deadline = Deadline::never());
+  /// Waits for the next message, as receive() does, calls `function(const Message&)` with it, and
+  /// gives the message back when the function returns or throws. What the function throws goes on
+  /// to the caller. The bytes are read where they lie: payloads that receive() would copy out
+  /// (beside their records, up to PayloadOptions::cell_bytes) are not copied. So the function must
+  /// not keep a pointer to them; AddressSanitizer reports a use of such a payload after the look.
+  ///
+  /// The message counts as received when the function is called. The producer goes on meanwhile,
+  /// except where the message holds a slot. Within the function, calls of this consumer that take
+  /// messages, and rejoin(), fail with `busy`; sends, also to this channel, and explain() work. The
+  /// function may destroy the consumer: the message stays valid until it returns. A fork()ed child
+  /// may read the message until the parent's function returns. Errors: as receive(); then the
+  /// function was not called.
+  template <class Function>
+  [[nodiscard]] Result<void> look(Function&& function, Deadline deadline = Deadline::never()) {
+    using Called = std::remove_reference_t<Function>;
+    return look_by(
+        [](void* called, const Message& message) { (*static_cast<Called*>(called))(message); },
+        const_cast<void*>(static_cast<const void*>(std::addressof(function))), deadline);
+  }
   /// Drops the messages in `into`, waits for one message, then also takes further complete
   /// messages, up to the size of `into`. Returns their number. Errors: as receive(), and
   /// `invalid_argument` if `into` is empty. An error after the first message is returned by the
@@ -943,6 +963,8 @@ class GANTRY_API Consumer {
  private:
   friend class FarSides;
   explicit Consumer(std::shared_ptr<Impl> impl) noexcept;
+  [[nodiscard]] Result<void> look_by(void (*call)(void* function, const Message& message),
+                                     void* function, Deadline deadline);
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<detail::FarSide> far_side_;  // null: the channel is on this host
 };

@@ -80,6 +80,7 @@ void Receiver::rejoin() {
 Result<std::uint64_t> Receiver::take() {
   if (part_.scenario.take == Take::early) return take_early();
   if (part_.scenario.take == Take::copied) return take_copied();
+  if (part_.scenario.take == Take::looked) return take_looked();
   held_ = Message();
   GANTRY_ASSIGN(Message message,
                 patiently(part_, [&](Deadline deadline) { return consumer_->receive(deadline); }));
@@ -115,6 +116,15 @@ Result<std::uint64_t> Receiver::take_copied() {
                   return consumer_->receive_into(buffer_, deadline);
                 }));
   return number_of(part_, ConstByteSpan(buffer_).first(copied.bytes));
+}
+
+Result<std::uint64_t> Receiver::take_looked() {
+  std::uint64_t number = 0;
+  GANTRY_TRY(patiently(part_, [&](Deadline deadline) {
+    return consumer_->look(
+        [&](const Message& message) { number = number_of(part_, message.bytes()); }, deadline);
+  }));
+  return number;
 }
 
 // Order, nothing twice. In between nothing is missing but what was never sent: where somebody else

@@ -25,6 +25,7 @@ class Receiver {
   [[nodiscard]] Result<std::uint64_t> take();
   [[nodiscard]] Result<std::uint64_t> take_early();
   [[nodiscard]] Result<std::uint64_t> take_copied();
+  [[nodiscard]] Result<std::uint64_t> take_looked();
   void accept(std::uint64_t id);
   void report();
 

@@ -10,7 +10,7 @@ namespace gantry::fault {
 
 /// How messages are sent, and how they are received.
 enum class Via { send, async, loan, move, parts, forward };
-enum class Take { whole, early, copied };
+enum class Take { whole, early, copied, looked };
 /// Who comes to whom: consumers to a producer; producers to an inbox; clients to a server.
 enum class Pattern { channel, inbox, calls };
 
@@ -42,7 +42,11 @@ inline constexpr std::array kScenarios{
     Scenario{.name = "small", .bytes = 32},
     Scenario{.name = "small-async", .bytes = 32, .via = Via::async},
     Scenario{.name = "small-early", .bytes = 32, .take = Take::early},
+    Scenario{.name = "beside", .bytes = 1500, .consumers = 2},
+    Scenario{.name = "beside-looked", .bytes = 1500, .take = Take::looked, .backlog = true},
+    Scenario{.name = "beside-looked-fan-out", .bytes = 1500, .take = Take::looked, .consumers = 2},
     Scenario{.name = "whole", .bytes = 4096},
+    Scenario{.name = "whole-looked", .bytes = 20'000, .take = Take::looked},
     Scenario{.name = "whole-outliving", .bytes = 4096, .outlives = true},
     Scenario{.name = "whole-async", .bytes = 20'000, .via = Via::async},
     Scenario{.name = "whole-copied", .bytes = 20'000, .take = Take::copied},

@@ -122,28 +122,38 @@ void Consumer::Impl::leave(Code why) noexcept {
 
 // ---- receiving -------------------------------------------------------------------------------
 
-Result<Message> Consumer::Impl::receive(Deadline deadline) {
-  if (!core_.fork_guard.is_this()) [[unlikely]]
-    return tl::unexpected(check_process().error());
+Result<void> Consumer::Impl::check_may_take() const {
+  GANTRY_TRY(check_process());
+  if (!is_looked_at_) return {};
+  return core_.refuse(Code::busy, "a message is looked at: nothing else is taken meanwhile",
+                      "return from the function that look() called first");
+}
+
+Result<Message> Consumer::Impl::receive(Deadline deadline, bool in_place) {
+  if (!core_.fork_guard.is_this() || is_looked_at_) [[unlikely]]
+    return tl::unexpected(check_may_take().error());
   const CpuCharge charge(*core_.metrics.meter(), last_bytes_, calls_++);
   const std::uint64_t asked = read_ticks();
   if (queue_.next_is_small()) return take_small(asked, false);
   queue_.report_taken();
   if (!deadline.passed()) queue_.watch_closely();
   if (queue_.next_is_small()) return take_small(asked, true);
-  if (queue_.next_is_beside() || queue_.next_is_block()) return take_whole(asked, true);
-  GANTRY_ASSIGN(const bool is_there, look_now(Wanted::whole));
-  if (is_there) return hand_out(asked);
+  if (queue_.next_is_beside() || queue_.next_is_block()) return take_whole(asked, true, in_place);
+  const Wanted wanted = in_place ? Wanted::in_place : Wanted::whole;
+  GANTRY_ASSIGN(const bool is_there, look_now(wanted));
   Impl* const self = this;
-  GANTRY_TRY(wait_any(std::span(&self, 1), Wanted::whole, deadline));
-  return hand_out(asked);
+  if (!is_there) GANTRY_TRY(wait_any(std::span(&self, 1), wanted, deadline));
+  if (queue_.pending() != nullptr) return hand_out(asked);
+  if (queue_.next_is_small()) return take_small(asked, true);
+  if (queue_.next_is_beside()) return take_whole(asked, true, true);
+  return tl::unexpected(core_.misbehaved("the record changed while it was taken"));
 }
 
 Result<std::size_t> Consumer::Impl::receive_batch(std::span<Message> into, Deadline deadline) {
   if (into.empty())
     return fail(Code::invalid_argument, "receive_batch() was given no place for a message",
                 "pass a span of at least one Message");
-  GANTRY_TRY(check_process());
+  GANTRY_TRY(check_may_take());
   for (Message& one : into) one.release();  // the producer may wait for them
   std::size_t taken = take_what_is_there(into);
   if (taken != 0) return taken;
@@ -182,7 +192,7 @@ bool Consumer::Impl::take_if_there(Message& into, std::uint64_t asked) noexcept 
 Result<Consumer::Any> Consumer::Impl::receive_any(std::span<Impl* const> ends, Deadline deadline) {
   if (ends.empty()) return fail(Code::closed, "receive_any() was given no consumer");
   Impl& first = *ends.front();
-  for (const Impl* end : ends) GANTRY_TRY(end->check_process());
+  for (const Impl* end : ends) GANTRY_TRY(end->check_may_take());
   const CpuCharge charge(*first.core_.metrics.meter(), first.last_bytes_, first.calls_++);
   const std::uint64_t asked = read_ticks();
   GANTRY_ASSIGN(const std::size_t index, wait_any(ends, Wanted::whole, deadline));
@@ -205,7 +215,7 @@ Result<void> Consumer::Impl::await_pending(Deadline deadline) {
 }
 
 Result<Incoming> Consumer::Impl::receive_early(Deadline deadline) {
-  GANTRY_TRY(check_process());
+  GANTRY_TRY(check_may_take());
   const CpuCharge charge(*core_.metrics.meter(), last_bytes_, calls_++);
   const std::uint64_t asked = read_ticks();
   GANTRY_TRY(await_pending(deadline));
@@ -220,7 +230,7 @@ Result<Incoming> Consumer::Impl::receive_early(Deadline deadline) {
 
 Result<Consumer::Copied> Consumer::Impl::receive_into(ByteSpan destination, const ReshapePlan* plan,
                                                       Deadline deadline) {
-  GANTRY_TRY(check_process());
+  GANTRY_TRY(check_may_take());
   const CpuCharge charge(*core_.metrics.meter(), last_bytes_, calls_++);
   const std::uint64_t asked = read_ticks();
   for (;;) {
@@ -326,8 +336,10 @@ Result<Message> Consumer::Impl::take_small(std::uint64_t asked, bool waited) {
   return message;
 }
 
-Result<Message> Consumer::Impl::take_whole(std::uint64_t asked, bool waited) {
-  auto message = queue_.next_is_beside() ? queue_.copy_beside() : queue_.take_block();
+Result<Message> Consumer::Impl::take_whole(std::uint64_t asked, bool waited, bool in_place) {
+  auto message = !queue_.next_is_beside() ? queue_.take_block()
+                 : in_place               ? queue_.look_at_beside()
+                                          : queue_.copy_beside();
   if (message) note_received(message->info(), message->bytes().size(), asked, waited);
   return message;
 }
@@ -468,7 +480,9 @@ Consumer& Consumer::operator=(Consumer&& other) noexcept {
   return *this;
 }
 Consumer::~Consumer() {
-  if (impl_) impl_->leave();
+  if (!impl_) return;
+  impl_->leave();
+  Impl::drop(std::move(impl_));
 }
 
 Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& options,
@@ -485,6 +499,20 @@ Result<Message> Consumer::receive(Deadline deadline) {
     while (far_side_ && !is_there() && far_side_->receive(deadline, is_there)) continue;
     return impl_->receive(deadline);
   });
+}
+
+// What `call` throws is not ours: it is called outside of guarded_on(). It may destroy this handle.
+Result<void> Consumer::look_by(void (*call)(void*, const Message&), void* function,
+                               Deadline deadline) {
+  auto message = guarded_on(impl_, far_side_, "Consumer", [&] {
+    const auto is_there = [this] { return impl_->has_something(); };
+    while (far_side_ && !is_there() && far_side_->receive(deadline, is_there)) continue;
+    return impl_->receive(deadline, true);
+  });
+  if (!message) return tl::unexpected(std::move(message).error());
+  const Impl::Look look(*impl_, *message);
+  call(function, *message);
+  return {};
 }
 
 Result<std::size_t> Consumer::receive_batch(std::span<Message> into, Deadline deadline) {
@@ -511,7 +539,7 @@ Result<int> Consumer::event_descriptor() {
 // Of the old end only what is still held stays.
 Result<void> Consumer::rejoin(Deadline deadline) {
   return guarded_on(impl_, "Consumer", [&]() -> Result<void> {
-    GANTRY_TRY(impl_->check_process());
+    GANTRY_TRY(impl_->check_may_take());
     if (far_side_) GANTRY_TRY(far_side_->reconnect(deadline));
     GANTRY_ASSIGN(auto next, Impl::make(impl_->name(), impl_->options_for_successor(), deadline));
     impl_->leave();

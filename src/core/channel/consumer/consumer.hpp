@@ -17,7 +17,8 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   /// The next message of any of `ends` and its index; see Consumer::receive_any().
   static Result<Any> receive_any(std::span<Impl* const> ends, Deadline deadline);
   /// Of this end alone: polls first, with nothing in between that need not be.
-  [[nodiscard]] Result<Message> receive(Deadline deadline);
+  /// `in_place`: a message beside its record is not copied; see ReceiveQueue::look_at_beside().
+  [[nodiscard]] Result<Message> receive(Deadline deadline, bool in_place = false);
   [[nodiscard]] Result<std::size_t> receive_batch(std::span<Message> into, Deadline deadline);
   [[nodiscard]] Result<Incoming> receive_early(Deadline deadline);
   /// `plan`: null if nothing is converted.
@@ -25,6 +26,32 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
                                             Deadline deadline);
   [[nodiscard]] Result<int> event_descriptor();
   [[nodiscard]] Result<void> check_process() const { return core_.check_process(); }
+  /// Also fails within a look, with `busy`.
+  [[nodiscard]] Result<void> check_may_take() const;
+
+  /// While one is there the user looks at a message; nothing else is taken, and the end stays.
+  class Look {
+   public:
+    Look(Impl& impl, Message& message) noexcept : impl_(impl), message_(message) {
+      impl_.is_looked_at_ = true;
+    }
+    ~Look() {
+      message_.release();
+      impl_.is_looked_at_ = false;
+      const std::shared_ptr<Impl> last = std::move(impl_.kept_by_look_);
+    }
+    Look(const Look&) = delete;
+    Look& operator=(const Look&) = delete;
+
+   private:
+    Impl& impl_;
+    Message& message_;
+  };
+  /// The handle is gone: the end goes after the look, if there is one.
+  static void drop(std::shared_ptr<Impl> impl) noexcept {
+    Impl& self = *impl;
+    if (self.is_looked_at_) self.kept_by_look_ = std::move(impl);
+  }
   /// The producer sees the hang-up, and hears `why` if it is a want of this process. Streams end
   /// here.
   void leave(Code why = Code::peer_gone) noexcept;
@@ -86,7 +113,7 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   static Result<std::optional<std::size_t>> look_once(std::span<Impl* const> ends, Wanted wanted);
   [[nodiscard]] Result<bool> look_now(Wanted wanted);
   Result<void> await_pending(Deadline deadline);
-  Result<Message> take_whole(std::uint64_t asked, bool waited);
+  Result<Message> take_whole(std::uint64_t asked, bool waited, bool in_place = false);
   [[nodiscard]] std::size_t take_what_is_there(std::span<Message> into) noexcept;
   [[nodiscard]] bool take_if_there(Message& into, std::uint64_t asked) noexcept;
   Result<Message> take_small(std::uint64_t asked, bool waited);
@@ -102,6 +129,8 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   JoinHandshake handshake_{core_, payloads_, waiter_};
   SpinTime spin_;
   std::uint64_t calls_ = 0;
+  std::shared_ptr<Impl> kept_by_look_;  // this
+  bool is_looked_at_ = false;
   Bytes last_bytes_ = 0;  // of the newest message: the best guess at what the next call costs
 };
 

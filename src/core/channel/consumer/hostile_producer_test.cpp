@@ -19,11 +19,11 @@ TEST_F(HostileProducer, AnHonestMessageByHandIsReceived) {
 TEST_F(HostileProducer, AMessageBesideItsRecordChangesNoMoreOnceReceived) {
   const auto payload = test::pattern(kBesideBytes, 1);
   const auto message = receive_from([&] {
-    std::ranges::copy(payload, ring_->beside[kBesidePlaces - 1].begin());
+    std::ranges::copy(payload, page_->beside[kBesidePlaces - 1].begin());
     publish(beside(kBesidePlaces - 1, kBesideBytes));
   });
   ASSERT_TRUE(message) << message.error().message;
-  std::ranges::fill(ring_->beside[kBesidePlaces - 1], std::byte{0});
+  std::ranges::fill(page_->beside[kBesidePlaces - 1], std::byte{0});
   EXPECT_TRUE(test::same(message->bytes(), payload));
 }
 
@@ -41,7 +41,7 @@ TEST_F(HostileProducer, MessagesOutsideTheirSlabAreNotBelieved) {
       {record(1, 0, 0, 1, 4), "a message of the unknown kind 0x4"},
       {record(1, 0, 0, 1, 0x13), "a message of the unknown kind 0x13"},
       {record(1, 0, 0, 1, 0x23), "a message of the unknown kind 0x23"},
-      {beside(kBesidePlaces, 1), "a message of 1 bytes in place 64 beside"},
+      {beside(kBesidePlaces, 1), "a message of 1 bytes in place 72 beside"},
       {beside(~0u, 1), "a message of 1 bytes in place 4294967295 beside"},
       {beside(0, kBesideBytes + 1), "a message of 4097 bytes in place 0 beside"},
       {beside(0, ~0u), "a message of 4294967295 bytes in place 0 beside"},

@@ -103,6 +103,7 @@ Result<bool> ReceiveQueue::look(Wanted wanted) {
     if (core_.broken) return tl::unexpected(*core_.broken);
     if (!pending_ && is_there()) {
       if (wanted == Wanted::there && is_on_its_way()) return false;
+      if (wanted == Wanted::in_place && (next_is_small() || next_is_beside())) return true;
       GANTRY_TRY(take_next());
     }
     if (!pending_) break;
@@ -176,6 +177,11 @@ Result<void> ReceiveQueue::copy_small_to(Message& into) {
 }
 
 void ReceiveQueue::note_copied_out(Bytes bytes) noexcept {
+  note_taken();
+  core_.counters->copy(CopyEngine::inline_, bytes, 0);
+}
+
+void ReceiveQueue::note_taken() noexcept {
   ring_->take();
   GANTRY_STEP(small_taken);
   // At a full ring, or the stream's end, the writer may sleep, and we may never come back. [F] of
@@ -185,13 +191,13 @@ void ReceiveQueue::note_copied_out(Bytes bytes) noexcept {
   std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler's eyes only
   if (ring_->unreported() >= report_after_ || ring_->is_published(credits_ - 1) || is_ending())
     report_taken();
-  core_.counters->copy(CopyEngine::inline_, bytes, 0);
 }
 
 // What it says of itself is read once: the producer can write it any time. So it can the payload,
-// of which this end has a copy that stays.
+// of which this end has a copy that stays, unless it is looked at `in_place`.
 template <class Make>
-auto ReceiveQueue::make_of_beside(const MessageRecord& record, Make make) -> typename Make::Made {
+auto ReceiveQueue::make_of_beside(const MessageRecord& record, Make make, bool in_place) ->
+    typename Make::Made {
   MessageRecord copied;  // NOLINT: its near half is
   std::memcpy(&copied, &record, kNearRecordBytes);
   ReceivedRecord received{};
@@ -215,15 +221,29 @@ auto ReceiveQueue::make_of_beside(const MessageRecord& record, Make make) -> typ
           received.header.count, place.bytes)));
     segments = std::make_unique<std::vector<Segment>>(1, Segment{{}, tensor});
   }
-  if (!copies_) copies_ = std::make_shared<CopiedPayloads>();
-  const CopiedPayloads::Copy copy =
-      copies_->copy(ConstByteSpan(ring_page_->beside[place.place]).first(place.bytes));
-  auto made = make(copies_, copy.token, copy.bytes, received.info());
-  if (segments) {
-    segments->front().bytes = copy.bytes;
+  const ConstByteSpan bytes = looked_.bytes(place);
+  const auto describe = [&](auto& made, ConstByteSpan lies) {
+    if (!segments) return;
+    segments->front().bytes = lies;
     make.describe(made, std::move(segments));
+  };
+  if (in_place) {
+    auto made = make(looked_.owner(), std::uint64_t{0}, bytes, received.info());
+    describe(made, bytes);
+    looked_.begin(received.header, bytes);  // last: an error before it leaves the message there
+    return made;
   }
+  if (!copies_) copies_ = std::make_shared<CopiedPayloads>();
+  const CopiedPayloads::Copy copy = copies_->copy(bytes);
+  auto made = make(copies_, copy.token, copy.bytes, received.info());
+  describe(made, copy.bytes);
   return made;
+}
+
+Result<Message> ReceiveQueue::look_at_beside() {
+  auto message = make_of_beside(ring_->next(), AsResult(), true);
+  if (message) note_taken();
+  return message;
 }
 
 Result<Message> ReceiveQueue::copy_beside() {

@@ -3,6 +3,7 @@
 
 #include "core/channel/consumer/copied_payloads.hpp"
 #include "core/channel/consumer/incoming_message.hpp"
+#include "core/channel/consumer/looked_place.hpp"
 #include "core/sync/spsc/revocable_ring.hpp"
 
 namespace gantry {
@@ -12,8 +13,9 @@ namespace gantry {
 class GANTRY_LOCAL ReceiveQueue {
  public:
   /// A message that is all there; any that is visible; or one that is all there, while one that is
-  /// still on its way stays in the ring, from which whoever comes next gets it if this end leaves.
-  enum class Wanted { whole, early, there };
+  /// still on its way stays in the ring, from which whoever comes next gets it if this end leaves;
+  /// or one that is all there, while one in or beside its record stays in the ring.
+  enum class Wanted { whole, early, there, in_place };
 
   explicit ReceiveQueue(ConsumerCore& core) noexcept : core_(core) {}
 
@@ -37,6 +39,9 @@ class GANTRY_LOCAL ReceiveQueue {
   /// Needs next_is_beside(). Copies it into private memory. Error: `peer_misbehaved`.
   Result<Message> copy_beside();
   [[nodiscard]] Result<void> copy_beside_to(Message& into);  ///< As copy_small_to().
+  /// Needs next_is_beside(). Takes it; its bytes lie in its place until the message is dropped,
+  /// which must be before the next one is taken. Error: `peer_misbehaved`.
+  [[nodiscard]] Result<Message> look_at_beside();
   /// Polls the next cell for some microseconds, unless a message is pending.
   void watch_closely() const noexcept;
 
@@ -107,8 +112,10 @@ class GANTRY_LOCAL ReceiveQueue {
   template <class Make>
   [[nodiscard]] auto make_small(Make make) -> typename Make::Made;
   template <class Make>
-  [[nodiscard]] auto make_of_beside(const MessageRecord& record, Make make) -> typename Make::Made;
+  [[nodiscard]] auto make_of_beside(const MessageRecord& record, Make make, bool in_place = false)
+      -> typename Make::Made;
   void note_copied_out(Bytes bytes) noexcept;
+  void note_taken() noexcept;
   Result<void> take_next();
   Result<void> claim_next();
   Result<void> hold(const ReceivedRecord& received);
@@ -126,6 +133,7 @@ class GANTRY_LOCAL ReceiveQueue {
   std::unique_ptr<Incoming::Impl> pending_;
   std::unique_ptr<Incoming::Impl> spare_;
   std::shared_ptr<CopiedPayloads> copies_;  // made with the first
+  LookedPlace looked_{core_};
 };
 
 }  // namespace gantry

@@ -59,6 +59,7 @@ bool ConsumerSet::has_place() const noexcept {
 Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources, Region page) {
   const int socket = resources->connection.send_fd();
   const unsigned index = free_index(consumers_);
+  departed_.reserve(consumers_.size() + 1);
   slabs_.add(index, socket);
   if (auto told = slabs_.introduce(index, kept_.slabs()); !told) {
     slabs_.remove(index);
@@ -116,7 +117,8 @@ void ConsumerSet::left(unsigned id) {
 void ConsumerSet::depart(std::unique_ptr<ConsumerState> consumer, bool confirmed) {
   const std::uint64_t held = consumer->holds();
   const std::uint64_t bit = consumer->bit();
-  if (held != 0 || !confirmed) departed_.add(std::move(consumer), slots_, confirmed);
+  if (held != 0 || !confirmed || consumer->looking() != 0)
+    departed_.add(std::move(consumer), slots_, confirmed);
   for_each_bit(held, [&](std::size_t slot) { slots_.remove(slot, bit); });
   GANTRY_STEP(consumer_departed);
 }
@@ -136,10 +138,10 @@ void ConsumerSet::retire_the_cut() {
     std::unique_ptr<ConsumerState> consumer = std::move(consumers_[i]);
     consumers_.erase(consumers_.begin() + static_cast<std::ptrdiff_t>(i));
     slabs_.remove(consumer->index());
+    find_only();  // first: what follows may find no heap
     note_missed(*consumer, slots_);
     depart(std::move(consumer), false);
   }
-  find_only();
 }
 
 void ConsumerSet::expect_nobody(std::string why) {
@@ -219,6 +221,7 @@ void ConsumerSet::find_only() noexcept {
   for (const auto& consumer : consumers_)
     is_plain_ = is_plain_ && !consumer->is_cut && consumer->resources().blocks();
   only_ = is_plain_ && consumers_.size() == 1 ? consumers_.front().get() : nullptr;
+  takes_beside_ = is_plain_ && limits_.places != nullptr && consumers_.size() <= kBesideReaders;
 }
 
 std::string ConsumerSet::called(const ConsumerState& consumer) const {
@@ -266,7 +269,9 @@ void ConsumerSet::check_invariants() const noexcept {
   GANTRY_ASSERT(is_plain_ == is_plain);  // I7
   GANTRY_ASSERT(only_ ==
                 (is_plain && consumers_.size() == 1 ? consumers_.front().get() : nullptr));  // I7
-  GANTRY_ASSERT(!lost_ || count() == 0);                                                     // I10
+  GANTRY_ASSERT(takes_beside_ == (is_plain && limits_.places != nullptr &&
+                                  consumers_.size() <= kBesideReaders));  // I7
+  GANTRY_ASSERT(!lost_ || count() == 0);                                  // I10
 }
 #endif
 
@@ -274,13 +279,13 @@ void ConsumerSet::check_invariants() const noexcept {
 
 void DepartedConsumers::add(std::unique_ptr<ConsumerState> consumer, const SlotTable& slots,
                             bool confirmed) {
-  Departed departed{std::move(consumer), {}, confirmed};
-  for_each_bit(departed.consumer->holds(),
-               [&](std::size_t slot) { departed.memory.emplace_back(slot, slots[slot].share()); });
+  // First, by reserve(): what follows may find no heap, and places are kept for it.
+  Departed& departed = all_.emplace_back(std::move(consumer), DepartedMemory(), confirmed);
   ConsumerResources& resources = departed.consumer->resources();
   resources.wake_sender.reset();  // it may still ring its own wake-up socket, for what it holds
   if (confirmed) resources.connection.reset();  // it sees that we know
-  all_.push_back(std::move(departed));
+  for_each_bit(departed.consumer->holds(),
+               [&](std::size_t slot) { departed.memory.emplace_back(slot, slots[slot].share()); });
 }
 
 void DepartedConsumers::confirm(unsigned id) {
@@ -308,7 +313,8 @@ bool DepartedConsumers::sweep() {
     });
     returns_ += released;
     one.consumer->note_given_back(released);
-    return one.memory.empty() && one.confirmed;  // its socket is watched until it confirms
+    // Its socket is watched until it confirms.
+    return one.memory.empty() && one.confirmed && (over || one.consumer->looking() == 0);
   });
   return gone != 0 || returns_ != before;
 }

@@ -9,6 +9,7 @@
 
 #include "core/base/assert.hpp"
 #include "core/channel/fan_out/announced_slabs.hpp"
+#include "core/channel/fan_out/beside_places.hpp"
 #include "core/channel/fan_out/consumer_state.hpp"
 #include "core/channel/fan_out/kept_messages.hpp"
 #include "core/channel/fan_out/slot_table.hpp"
@@ -20,6 +21,7 @@ namespace gantry {
 ///   G1  Nobody writes memory in here.
 ///   G2  A consumer that was cut off keeps all that it was given until it confirms, by hanging up,
 ///       that it takes no more. From then on it keeps what it had taken and not released.
+///       The same holds for places beside records: see may_read().
 ///   G3  What a dead process held stays while anybody has a copy of its wake-up sender. Whoever it
 ///       forwarded messages to has one for as long as it maps their memory, as has a fork.
 class DepartedConsumers {
@@ -32,6 +34,14 @@ class DepartedConsumers {
   /// Drops what was released, and what nobody is left to read. G3
   /// True: there is news for those that wait for memory, or sleep on their wake-up sockets.
   bool sweep();
+  /// True if one of them may still read the place of message `number`.
+  [[nodiscard]] bool may_read(std::uint64_t number) const noexcept {
+    return std::any_of(all_.begin(), all_.end(), [number](const Departed& one) {
+      return one.consumer->may_read(number, one.confirmed);
+    });
+  }
+  /// Room for `more`: add() then does not lose one for want of heap.
+  void reserve(std::size_t more) { all_.reserve(all_.size() + more); }
   /// The channel ends: nobody ever gets the memory that is still here.
   void abandon() noexcept;
 
@@ -56,9 +66,10 @@ class DepartedConsumers {
   void describe(std::vector<DepartedStatus>& all, Age age) const;
 
  private:
+  using DepartedMemory = std::vector<std::pair<std::size_t, Slot>>;
   struct Departed {
     std::unique_ptr<ConsumerState> consumer;
-    std::vector<std::pair<std::size_t, Slot>> memory;
+    DepartedMemory memory;
     bool confirmed;
   };
 
@@ -88,8 +99,8 @@ void DepartedConsumers::describe(std::vector<DepartedStatus>& all, Age age) cons
 ///       DepartedConsumers.
 ///   I6  No two consumers share a place or an id; a later consumer has a larger id.
 ///   I7  is_plain() while there are consumers, all of them block, none is cut, and there is no
-///       history. only() is the consumer that is alone then, else null: a message goes beside its
-///       record only to that one.
+///       history. only() is the consumer that is alone then, otherwise null. takes_beside() while
+///       is_plain(), there are places, and they are for that many consumers: kBesideReaders.
 ///   I9  No consumer has more unread messages than its ring has cells.
 ///   I10 lost() is empty while there is a consumer; any_cut_ is set while a consumer is cut.
 class ConsumerSet {
@@ -99,8 +110,9 @@ class ConsumerSet {
     unsigned consumers;
     unsigned history;
     Bytes bytes_in_flight;
-    bool keeps_memory;                     ///< Slots keep small blocks for their next messages.
-    std::string_view reader = "consumer";  ///< What errors call whoever reads.
+    bool keeps_memory;                       ///< Slots keep small blocks for their next messages.
+    std::string_view reader = "consumer";    ///< What errors call whoever reads.
+    BesidePlaces::Memory* places = nullptr;  ///< Null: nothing goes beside its record.
   };
   ConsumerSet(const Pool& pool, const Limits& limits)
       : slabs_(pool), limits_(limits), slots_(limits.keeps_memory), kept_(slots_, limits.history) {}
@@ -150,9 +162,9 @@ class ConsumerSet {
   }
   [[nodiscard]] unsigned count() const noexcept;  ///< Consumers that have joined.
   [[nodiscard]] bool anyone_came() const noexcept { return anyone_came_; }
-  [[nodiscard]] bool is_plain() const noexcept { return is_plain_; }  ///< I7
-  /// The consumer that messages may go beside their records for. I7
-  [[nodiscard]] ConsumerState* only() const noexcept { return only_; }
+  [[nodiscard]] bool is_plain() const noexcept { return is_plain_; }          ///< I7
+  [[nodiscard]] ConsumerState* only() const noexcept { return only_; }        ///< I7
+  [[nodiscard]] bool takes_beside() const noexcept { return takes_beside_; }  ///< I7
   /// True if all consumers block: a window may wait for them.
   [[nodiscard]] bool all_block() const noexcept;
   [[nodiscard]] std::uint64_t who_block() const noexcept;  ///< As bits.
@@ -205,6 +217,7 @@ class ConsumerSet {
   std::vector<std::unique_ptr<ConsumerState>> consumers_;
   bool is_plain_ = false;          // I7
   ConsumerState* only_ = nullptr;  // I7
+  bool takes_beside_ = false;      // I7
   bool any_cut_ = false;           // of consumers_
   DepartedConsumers departed_;
   unsigned last_id_ = 0;

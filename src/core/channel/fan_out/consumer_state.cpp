@@ -9,7 +9,7 @@ namespace gantry {
 
 Result<Region> ConsumerState::make_page(unsigned credits) {
   GANTRY_ASSIGN(Region memory, Region::create(shared_size(sizeof(RingPage)), "gantry-ring"));
-  auto* page = new (memory.data()) RingPage;  // touches no place
+  auto* page = new (memory.data()) RingPage;
   page->end = page->revoked = 0;
   page->magic = kRingMagic;
   page->version = kFormatVersion;
@@ -24,7 +24,7 @@ ConsumerState::ConsumerState(unsigned id, unsigned index,
       index_(index),
       depth_(depth_for(resources->policy, resources->depth, credits)),
       resources_(std::move(resources)),
-      memory_(std::make_shared<const Region>(std::move(page))),
+      memory_(std::move(page)),
       ring_(std::span(this->page().ring).first(cells_for(credits))) {}
 
 // Before a message that finds its reader asleep the time is not always read: it is looked here
@@ -37,33 +37,18 @@ void ConsumerState::ring() noexcept {
 
 // ---- payloads beside their records -----------------------------------------------------------
 
-ByteSpan ConsumerState::next_place() noexcept {
-  return page().beside[next_place_ % kBesidePlaces];
-}
-
-void ConsumerState::publish_beside(MessageHeader header, const BesidePayload& payload) noexcept {
-  GANTRY_DEBUG_ASSERT(ring_.unread() < kBesidePlaces && payload.bytes <= kBesideBytes);
-  header.kind = static_cast<std::uint8_t>(PayloadLocation::beside);
-  header.slot = kNoSlot;
-  header.count = payload.count;
-  const BesidePlace place{next_place_++ % kBesidePlaces, static_cast<std::uint32_t>(payload.bytes)};
+void ConsumerState::publish_beside(const MessageHeader& header, std::uint32_t place,
+                                   const BesidePayload& payload) noexcept {
+  GANTRY_DEBUG_ASSERT(resources_->blocks() && payload.bytes <= kBesideBytes);
+  const BesidePlace at{place, static_cast<std::uint32_t>(payload.bytes)};
   ring_.publish([&](MessageRecord& record) {
-    std::memcpy(record.body.data(), &place, sizeof place);
+    std::memcpy(record.body.data(), &at, sizeof at);
     if (payload.count != 0)
-      std::memcpy(record.body.data() + sizeof place, &payload.tensor, sizeof payload.tensor);
+      std::memcpy(record.body.data() + sizeof at, &payload.tensor, sizeof payload.tensor);
     write_header(record, header);
     GANTRY_STEP(record_written);
   });
   GANTRY_STEP(sequence_published);
-  wake();
-  GANTRY_STEP(consumer_woken);
-}
-
-ConstByteSpan ConsumerState::beside(const Region& ring, const MessageRecord& record) noexcept {
-  BesidePlace place;  // NOLINT: copied
-  std::memcpy(&place, record.body.data(), sizeof place);
-  const auto& page = *reinterpret_cast<const RingPage*>(ring.data());
-  return ConstByteSpan(page.beside[place.place]).first(place.bytes);
 }
 
 // ---- drop_oldest -----------------------------------------------------------------------------

@@ -140,17 +140,30 @@ class ConsumerState {
       ring_.publish([&](MessageRecord& record) { record = message; });
     wake();
   }
-  /// Where the next payload beside its record goes: rested memory of kBesideBytes. Only with fewer
-  /// unread messages than kBesidePlaces, and for a consumer that blocks, or that gets what was
-  /// kept.
-  [[nodiscard]] ByteSpan next_place() noexcept;
-  /// Publishes what was written to next_place().
-  void publish_beside(MessageHeader header, const BesidePayload& payload) noexcept;
-  /// The payload of such a record of ours, in the memory() of the consumer that it was for.
-  [[nodiscard]] static ConstByteSpan beside(const Region& ring,
-                                            const MessageRecord& record) noexcept;
-  /// The ring page: outlives the consumer for whoever keeps it.
-  [[nodiscard]] const std::shared_ptr<const Region>& memory() const noexcept { return memory_; }
+  /// Publishes a payload that was written to a place. Call wake() afterwards. Only for a consumer
+  /// that blocks.
+  void publish_beside(const MessageHeader& header, std::uint32_t place,
+                      const BesidePayload& payload) noexcept;
+  /// Number of the oldest message whose place it may still read, as far as refresh() has seen; the
+  /// largest number if there is none. A lie locks places until the liar is gone, no more.
+  [[nodiscard]] std::uint64_t oldest_needed() const noexcept {
+    const std::uint64_t looked_at = looking();
+    return looked_at == 0 ? oldest_unread() : std::min(oldest_unread(), looked_at);
+  }
+  /// Of one that departed: it may still read the place of message `number`. `confirmed`: it takes
+  /// no more messages. A reader that does not block reads a place after it took the message: until
+  /// it confirms, it may read every one.
+  [[nodiscard]] bool may_read(std::uint64_t number, bool confirmed) const noexcept {
+    if (number == 0 || ring_.published() == 0 ||
+        number > ring_.record(ring_.published()).header.number)
+      return false;
+    if (looking() == number) return true;
+    return !confirmed && (number >= oldest_unread() || !resources_->blocks());
+  }
+  /// Number of the message at whose place it looks; 0: it does not.
+  [[nodiscard]] std::uint64_t looking() const noexcept {
+    return resources_->page().looking.load(std::memory_order_acquire);  // [Q]
+  }
   /// Rings if it sleeps. Call after a word that it waits for has changed.
   void wake() noexcept {
     if (resources_->wake_filter.must_wake(resources_->page().consumer_sleeps)) ring();
@@ -187,15 +200,14 @@ class ConsumerState {
   }
   [[nodiscard]] std::uint64_t unread_slots() const noexcept;  // those it holds
   [[nodiscard]] std::uint64_t work_done() const noexcept;
-  [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_->data()); }
+  [[nodiscard]] RingPage& page() noexcept { return *reinterpret_cast<RingPage*>(memory_.data()); }
 
   unsigned id_;
   unsigned index_;
   unsigned depth_;
   std::unique_ptr<ConsumerResources> resources_;
-  std::shared_ptr<const Region> memory_;
+  Region memory_;
   RevocableWriter<MessageRecord> ring_;
-  std::uint32_t next_place_ = 0;
   std::uint64_t holds_ = 0;      // slots, as bits
   std::uint64_t certain_ = 0;    // messages that were taken back without doubt
   std::uint64_t gave_back_ = 0;  // slots, and what it held when it departed

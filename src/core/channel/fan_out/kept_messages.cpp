@@ -13,14 +13,8 @@ bool has_slot(const MessageRecord& record) {
   return record.header.slot != kNoSlot;
 }
 
-/// `ring`: of a payload beside its record.
-void give(ConsumerState& consumer, SlotTable& slots, const MessageRecord& record,
-          const Region* ring) {
-  if (ring != nullptr) {
-    const ConstByteSpan payload = ConsumerState::beside(*ring, record);
-    std::memcpy(consumer.next_place().data(), payload.data(), payload.size());
-    return consumer.publish_beside(record.header, BesidePayload::read(record));
-  }
+// A payload beside its record stays in its place.
+void give(ConsumerState& consumer, SlotTable& slots, const MessageRecord& record) {
   consumer.publish(record);
   if (!has_slot(record)) return;
   slots.add(record.header.slot, consumer.bit());
@@ -50,7 +44,7 @@ void KeptMessages::keep_unread(const ConsumerState& consumer) {
     if (has_slot(record) &&
         (!needs(consumer, slots_, record.header) || slots_[record.header.slot].was_given_up))
       continue;
-    backlog_.push_back({record, is_beside(record.header) ? consumer.memory() : nullptr});
+    backlog_.push_back(record);
     if (has_slot(record)) slots_.add(record.header.slot, kBacklogBit);
   }
   GANTRY_CHECK_INVARIANTS(*this);
@@ -95,15 +89,11 @@ std::vector<std::uint32_t> KeptMessages::slabs() const {
 }
 
 void KeptMessages::hand_over(ConsumerState& consumer, std::size_t room) {
-  struct Kept {
-    const MessageRecord* record = nullptr;
-    const Region* ring = nullptr;
-  };
-  std::map<std::uint64_t, Kept> kept;
-  for (const Waiting& record : backlog_) kept[record.header.number] = {&record, record.ring.get()};
+  std::map<std::uint64_t, const MessageRecord*> kept;
+  for (const MessageRecord& record : backlog_) kept[record.header.number] = &record;
   for (auto record = history_.rbegin(); record != history_.rend() && kept.size() < room; ++record)
-    kept[record->header.number] = {&*record, nullptr};
-  for (const auto& [number, one] : kept) give(consumer, slots_, *one.record, one.ring);
+    kept[record->header.number] = &*record;
+  for (const auto& [number, record] : kept) give(consumer, slots_, *record);
   for (const MessageRecord& record : backlog_)
     if (has_slot(record)) slots_.remove(record.header.slot, kBacklogBit);
   backlog_.clear();

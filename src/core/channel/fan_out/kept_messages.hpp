@@ -60,14 +60,9 @@ class KeptMessages {
  private:
   friend struct InvariantBreaker<KeptMessages>;
 
-  /// `ring`: where the payload lies, if it is beside the record.
-  struct Waiting : MessageRecord {
-    std::shared_ptr<const Region> ring;
-  };
-
   SlotTable& slots_;
   unsigned most_;
-  std::deque<Waiting> backlog_;
+  std::deque<MessageRecord> backlog_;
   std::deque<MessageRecord> history_;
 };
 

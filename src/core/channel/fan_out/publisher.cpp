@@ -10,24 +10,42 @@ namespace gantry {
 // ---- beside their records --------------------------------------------------------------------
 
 Publisher::BesidePlan Publisher::plan_beside() {
-  const unsigned most = consumers_.limits().slots;
-  if (consumers_.only() != nullptr && consumers_.only()->unread() >= most) consumers_.refresh();
-  ConsumerState* const only = consumers_.only();
-  if (only == nullptr || only->unread() >= most) return {};
-  return {only->next_place(), only->memory(), only->id()};
+  for (const bool looks : {false, true}) {
+    if (looks) look_at_places();
+    if (!consumers_.takes_beside()) return {};
+    if (!all_have_room()) continue;
+    const DepartedConsumers& departed = consumers_.departed();
+    const auto place =
+        places_.free(needed_, [&](std::uint64_t number) { return departed.may_read(number); });
+    if (place) return {*place, places_.bytes(*place)};
+  }
+  return {};
+}
+
+// I11: what is published from here on has larger numbers.
+void Publisher::look_at_places() {
+  consumers_.refresh();
+  needed_ = number_ + 1;
+  for (const auto& consumer : consumers_.consumers())
+    needed_ = std::min(needed_, consumer->oldest_needed());
 }
 
 bool Publisher::try_publish_beside(const BesidePlan& plan, const BesidePayload& payload,
                                    std::uint32_t type, std::uint64_t user) noexcept {
-  ConsumerState* const only = consumers_.only();
-  if (only == nullptr || only->id() != plan.consumer) return false;
-  GANTRY_DEBUG_ASSERT(only->unread() < consumers_.limits().slots);
+  if (!consumers_.takes_beside() || !all_have_room()) return false;
   MessageHeader header{};
   header.number = ++number_;
   header.ticks = trace::ticks_and_look();
   header.user = user;
   header.type = type;
-  only->publish_beside(header, payload);
+  header.slot = kNoSlot;
+  header.kind = static_cast<std::uint8_t>(PayloadLocation::beside);
+  header.count = payload.count;
+  places_.note(plan.place, number_);
+  for (const auto& consumer : consumers_.consumers())
+    consumer->publish_beside(header, plan.place, payload);
+  for (const auto& consumer : consumers_.consumers()) consumer->wake();
+  GANTRY_STEP(consumer_woken);
   GANTRY_CHECK_INVARIANTS(*this);
   return true;
 }

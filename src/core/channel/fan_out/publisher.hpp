@@ -18,9 +18,12 @@ namespace gantry {
 ///       all; less by a slot for each one with drop_oldest that has one at most, as long as half of
 ///       that remains.
 ///   I8  No kept message has a larger number than the latest.
+///   I11 needed_ is at most the number of the oldest message whose place a consumer that is served
+///       may read; one that joins gets messages that others had not taken, or later ones.
 class Publisher {
  public:
-  Publisher(const Pool& pool, const ConsumerSet::Limits& limits) : consumers_(pool, limits) {}
+  Publisher(const Pool& pool, const ConsumerSet::Limits& limits)
+      : consumers_(pool, limits), places_(limits.places) {}
 
   [[nodiscard]] ConsumerSet& consumers() noexcept { return consumers_; }
   [[nodiscard]] std::uint64_t published() const noexcept { return number_; }
@@ -40,16 +43,16 @@ class Publisher {
     return done;
   }
 
-  /// A message that goes beside its record: where, and for whom. Without a place it must go another
-  /// way. The memory stays for as long as somebody has it.
+  /// Where a message goes beside its record. Without bytes it must go another way.
   struct BesidePlan {
-    ByteSpan place;
-    std::shared_ptr<const Region> memory;
-    unsigned consumer = 0;
+    std::uint32_t place = 0;
+    ByteSpan bytes;
   };
-  /// Without a place the ring is full, unless there is no only consumer by now.
+  /// Without bytes a ring is full, readers that departed have all places, or the consumers do not
+  /// take such messages by now.
   [[nodiscard]] BesidePlan plan_beside();
-  /// False: the consumers have changed since the plan was made.
+  /// False: the consumers have changed since the plan was made, and the message must go another
+  /// way.
   [[nodiscard]] bool try_publish_beside(const BesidePlan& plan, const BesidePayload& payload,
                                         std::uint32_t type, std::uint64_t user) noexcept;
 
@@ -104,8 +107,12 @@ class Publisher {
     for (const auto& consumer : consumers_.consumers()) consumer->publish_small(body, header);
   }
 
+  void look_at_places();
+
   ConsumerSet consumers_;
+  BesidePlaces places_;
   std::uint64_t number_ = 0;
+  std::uint64_t needed_ = 0;  // I11
 };
 
 }  // namespace gantry

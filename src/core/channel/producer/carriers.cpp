@@ -102,25 +102,25 @@ std::optional<Result<void>> Carriers::try_send_beside(ConstByteSpan payload,
       !check_mode(mode))
     return std::nullopt;
   ProducerCore::Lock held = core_.lock();
-  if (core_.consumers->only() == nullptr) {
+  if (!core_.consumers->takes_beside()) {
     // Slots may be kept for ever, but perhaps a consumer comes that needs none.
     if (core_.credits().may_send(true, size)) return std::nullopt;
     auto room = gate_.await_room(held, true, size, options.deadline, true);
     if (!room) return room;
-    if (core_.consumers->only() == nullptr) return std::nullopt;
+    if (!core_.consumers->takes_beside()) return std::nullopt;
   }
   Publisher::BesidePlan plan = core_.publisher->plan_beside();
-  if (plan.place.empty()) {
+  if (plan.bytes.empty()) {
     auto room = gate_.await_room(held, false, 0, options.deadline);
     if (!room) return room;
     plan = core_.publisher->plan_beside();
-    if (plan.place.empty()) return std::nullopt;  // others came meanwhile
+    if (plan.bytes.empty()) return std::nullopt;  // others came meanwhile, or have all places
   }
   const std::uint64_t before = core_.publisher->published();
   held.unlock();
   GANTRY_STEP(parts_placed);
   const std::uint64_t started = read_ticks();
-  const ByteSpan place = plan.place.first(size);
+  const ByteSpan place = plan.bytes.first(size);
   const Move move =
       reshape != nullptr ? Move::reshape(place, payload, *reshape) : Move::copy(place, payload);
   auto copied = copy_by(lane, move);

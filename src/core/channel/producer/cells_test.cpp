@@ -248,14 +248,26 @@ TEST_F(Cells, TheSuccessorOfOneThatWasKilledHasThemWhole) {
   for (std::uint64_t i = 1; i <= 5; ++i) receive(in, i * 800, i);
 }
 
-TEST_F(Cells, ASecondReaderASlowOneAndAHistoryTakeSlots) {
-  options_.consumers = 2;
+TEST_F(Cells, AFifthReaderASlowOneAndAHistoryTakeSlots) {
+  options_.consumers = 5;
   {
-    Consumer one = join(), two = join();
+    std::vector<Consumer> all;
+    for (int i = 0; i < 4; ++i) all.push_back(join());
     send(500, 1);
+    EXPECT_EQ(slots_held(), 0u) << "one copy for four";
+    std::optional<Consumer> fifth(join());
+    send(500, 2);
     EXPECT_EQ(slots_held(), 1u);
-    receive(one, 500, 1);
-    receive(two, 500, 1);
+    for (Consumer& one : all) {
+      receive(one, 500, 1);
+      receive(one, 500, 2);
+    }
+    receive(*fifth, 500, 2);
+    fifth.reset();
+    while (out().explain().status.consumers.size() == 5) std::this_thread::yield();
+    send(500, 3);
+    EXPECT_EQ(slots_held(), 0u) << "the fifth has left";
+    for (Consumer& one : all) receive(one, 500, 3);
   }
   out_.reset();
   {
@@ -263,6 +275,11 @@ TEST_F(Cells, ASecondReaderASlowOneAndAHistoryTakeSlots) {
     send(500, 2);
     EXPECT_EQ(slots_held(), 1u);
     receive(lossy, 500, 2);
+    Consumer second = join();
+    send(500, 3);
+    EXPECT_EQ(slots_held(), 1u);
+    receive(lossy, 500, 3);
+    receive(second, 500, 3);
   }
   out_.reset();
   options_.history = 2;
@@ -271,6 +288,70 @@ TEST_F(Cells, ASecondReaderASlowOneAndAHistoryTakeSlots) {
   receive(in, 500, 3);
   Consumer late = join();
   receive(late, 500, 3);
+}
+
+// Each reads at its own pace, and each place is written anew only behind the slowest.
+TEST_F(Cells, FourReadersHaveThemOnceEachInOrder) {
+  options_.consumers = 4;
+  for (const unsigned slots : {1u, 8u, 64u}) {
+    options_.slots = slots;
+    out_.reset();
+    std::vector<Consumer> all;
+    for (int i = 0; i < 4; ++i) all.push_back(join());
+    std::vector<std::thread> readers;
+    for (std::size_t i = 0; i < 4; ++i)
+      readers.emplace_back([&, i] {
+        for (std::uint64_t n = 0; n < 500; ++n) {
+          receive(all[i], 65 + (n * 31) % 4000, n);
+          if (n % 16 == i * 4) std::this_thread::yield();
+        }
+        EXPECT_EQ(all[i].receive(soon()).error().code, Code::closed);
+      });
+    for (std::uint64_t n = 0; n < 500; ++n) send(65 + (n * 31) % 4000, n);
+    EXPECT_EQ(slots_held(), 0u);
+    ASSERT_TRUE(out().close(soon()));
+    for (std::thread& one : readers) one.join();
+  }
+}
+
+// A newcomer among them gets what comes from then on; who leaves takes nothing along.
+TEST_F(Cells, ReadersUpToSixComeAndGoUnderWay) {
+  options_.consumers = 6;
+  Consumer in = join();
+  std::atomic<bool> done{false};
+  std::vector<std::thread> others;
+  for (int thread = 0; thread < 5; ++thread)
+    others.emplace_back([&, thread] {
+      for (int i = 0; i < 20; ++i) {
+        Consumer other = *Consumer::open("frames", consumer_options(options_), soon());
+        std::uint64_t last = 0;
+        for (int count = 0; count < 1 + (i + thread) % 5; ++count) {
+          const auto message = other.receive(soon());
+          ASSERT_TRUE(message) << to_string(message.error());
+          EXPECT_TRUE(last == 0 || message->sequence() == last + 1);
+          last = message->sequence();
+          expect(*message, 1500, message->info().user);
+        }
+      }
+    });
+  std::uint64_t sent = 0;
+  std::thread sender([&] {
+    while (!done) send(1500, sent++ % 256);
+    ASSERT_TRUE(out().close(soon()));
+  });
+  std::thread waiter([&] {
+    for (std::thread& one : others) one.join();
+    done = true;
+  });
+  std::uint64_t count = 0;
+  for (;; ++count) {
+    const auto message = in.receive(soon());
+    if (!message) break;
+    expect(*message, 1500, count % 256);
+  }
+  sender.join();
+  waiter.join();
+  EXPECT_EQ(count, sent);
 }
 
 // What is kept for it is never written again; what comes later takes slots.
@@ -350,16 +431,24 @@ TEST_F(Cells, APayloadThatCannotBeReadIsRefusedAndTheNextGoes) {
 }
 
 TEST_F(Cells, WhatIsExplainedHappens) {
-  options_.consumers = 2;
-  Consumer in = join();
-  const auto text = out().explain(3000).text();
-  EXPECT_NE(text.find("beside their record"), std::string::npos) << text;
-  EXPECT_EQ(out().explain(kCell + 1).text().find("beside their record"), std::string::npos);
-  Consumer second = join();
+  options_.consumers = 6;
+  std::vector<Consumer> all;
+  for (int i = 0; i < 4; ++i) {
+    all.push_back(join());
+    const auto text = out().explain(3000).text();
+    EXPECT_NE(text.find("beside their record"), std::string::npos) << text;
+    EXPECT_EQ(out().explain(kCell + 1).text().find("beside their record"), std::string::npos);
+  }
+  all.push_back(join());
   const auto why = out().explain(3000).text();
   EXPECT_EQ(why.find("beside their record"), std::string::npos);
-  EXPECT_NE(why.find("no history: there are 2"), std::string::npos) << why;
+  EXPECT_NE(why.find("no history: there are 5"), std::string::npos) << why;
   EXPECT_EQ(out().explain(kCell + 1).text().find("no history"), std::string::npos);
+  all.clear();
+  while (!out().explain().status.consumers.empty()) std::this_thread::yield();
+  const Consumer slow = join(SlowConsumer::drop_newest);
+  const auto policy = out().explain(3000).text();
+  EXPECT_NE(policy.find("is drop_newest"), std::string::npos) << policy;
 }
 
 // More than there are buffers that are used again.

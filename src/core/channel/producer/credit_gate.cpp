@@ -24,13 +24,13 @@ Result<Slot*> CreditGate::await_slot(Lock& lock, Bytes bytes, Deadline deadline)
 }
 
 Result<void> CreditGate::await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline,
-                                    bool or_lone_consumer) {
+                                    bool or_beside) {
   GANTRY_TRY(check_consumers());
   ConsumerSet& consumers = *core_.consumers;
   const Credits credits = core_.credits();
   auto ready = [&] {
     return consumers.lost() || credits.may_send(needs_slot, bytes) ||
-           (or_lone_consumer && consumers.only() != nullptr);
+           (or_beside && consumers.takes_beside());
   };
   auto why = [&]() -> WaitReason {
     const std::vector<std::string> obstacles = credits.obstacles(needs_slot, bytes);

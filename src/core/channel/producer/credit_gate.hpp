@@ -39,9 +39,9 @@ class CreditGate {
   /// besides those of a wait: `busy` when loans alone are in the way, which only the caller ends.
   [[nodiscard]] Result<Slot*> await_slot(Lock& lock, Bytes bytes, Deadline deadline);
   /// Waits for a credit alone, for a message that goes into the ring; with `needs_slot` for a slot,
-  /// with `or_lone_consumer` also until there is a single consumer, which may need none.
+  /// with `or_beside` also until the consumers take payloads beside records, which need none.
   [[nodiscard]] Result<void> await_room(Lock& lock, bool needs_slot, Bytes bytes, Deadline deadline,
-                                        bool or_lone_consumer = false);
+                                        bool or_beside = false);
   /// Waits until all consumers know the memory of the slot's message.
   [[nodiscard]] Result<void> announce(Lock& lock, const Slot& slot, Deadline deadline);
   /// Waits until `ready`, and reads the consumers' pages each turn. `ready` wins over consumers

@@ -27,16 +27,16 @@ std::vector<std::string> explain_mode(const ModeQuestion& question) {
   const SendMode mode = question.asked == SendMode::automatic ? question.channel : question.asked;
   if (question.copied <= question.cell && !question.has_several && mode != SendMode::immutable) {
     because.push_back(
-        fmt::format("{} go beside their record, which takes up to {} for a single consumer that "
-                    "blocks; they hold no slot",
-                    size, bytes_text(question.cell)));
+        fmt::format("{} go beside their record, which takes up to {} for at most {} consumers "
+                    "that all block; they hold no slot",
+                    size, bytes_text(question.cell), kBesideReaders));
     return because;
   }
   if (!question.no_cell.empty())
     because.push_back(
-        fmt::format("it takes a slot; so small a payload takes none only if there is a single "
-                    "consumer, which blocks, and no history: {}",
-                    question.no_cell));
+        fmt::format("it takes a slot; so small a payload takes none only if there are at most {} "
+                    "consumers, which all block, and no history: {}",
+                    kBesideReaders, question.no_cell));
   if (mode == SendMode::automatic)
     because.push_back(fmt::format("messages go pipelined from {} on, and whole below",
                                   bytes_text(kPipelinedFrom)));

@@ -109,7 +109,7 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
   core_.counters = MetricsMaker::page(core_.metrics);
   MetricsMaker::close_descriptor(core_.metrics);
   GANTRY_ASSIGN(core_.memory, Region::create(shared_size(sizeof(ProducerPage)), "gantry-producer"));
-  auto* page = new (core_.memory.data()) ProducerPage{};
+  auto* page = new (core_.memory.data()) ProducerPage;  // touches no place
   page->magic = kProducerMagic;
   page->version = kFormatVersion;
   page->slots = options.slots;
@@ -117,9 +117,9 @@ Result<void> Producer::Impl::set_up(std::string_view name, const ProducerOptions
   core_.trace.join(core_.options.directory, trace::EndKind::producer, name);
   core_.trace.set_channel(trace::channel_of(core_.memory.descriptor()));
   core_.publisher = std::make_unique<Publisher>(
-      core_.pool,
-      ConsumerSet::Limits{options.slots, core_.options.consumers, options.history,
-                          options.bytes_in_flight, !options.memory.has_value(), core_.reader});
+      core_.pool, ConsumerSet::Limits{options.slots, core_.options.consumers, options.history,
+                                      options.bytes_in_flight, !options.memory.has_value(),
+                                      core_.reader, &page->beside});
   core_.consumers = &core_.publisher->consumers();
   const Bytes most_bytes = options.memory ? 0 : core_.pool.report().budget_bytes / kPlacesShare;
   core_.rotation = Rotation(std::min(options.slots + options.history, kMaxSlots),

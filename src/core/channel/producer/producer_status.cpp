@@ -31,11 +31,13 @@ std::string explain_places(const Rotation& rotation, Bytes payload, double scale
 // Nothing: they may go beside their records.
 std::string why_none_beside(const ChannelStatus& status, unsigned history) {
   if (history != 0) return fmt::format("there is a history of {}", history);
-  if (status.consumers.size() > 1) return fmt::format("there are {}", status.consumers.size());
+  if (status.consumers.size() > kBesideReaders)
+    return fmt::format("there are {}", status.consumers.size());
   if (status.consumers.empty()) return "there is none yet";
-  const SlowConsumer policy = status.consumers.front().policy;
-  if (policy == SlowConsumer::block) return {};
-  return fmt::format("its policy is {}", to_string(policy));
+  for (const ConsumerStatus& one : status.consumers)
+    if (one.policy != SlowConsumer::block)
+      return fmt::format("the policy of {} is {}", one.pid, to_string(one.policy));
+  return {};
 }
 
 // Of so many bytes without a tensor, if the channel says what they are.

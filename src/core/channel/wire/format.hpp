@@ -13,7 +13,7 @@
 
 namespace gantry {
 
-inline constexpr std::uint32_t kFormatVersion = 11;
+inline constexpr std::uint32_t kFormatVersion = 12;
 inline constexpr std::uint64_t kProducerMagic = 0x38444f5250544e47;  // "GNTPROD8"
 inline constexpr std::uint64_t kRingMagic = 0x38474e4952544e47;      // "GNTRING8"
 inline constexpr std::uint64_t kConsumerMagic = 0x38534e4f43544e47;  // "GNTCONS8"
@@ -37,7 +37,7 @@ enum class PayloadLocation : std::uint8_t {
   here,    ///< In the record; `count` bytes.
   block,   ///< One segment, at `place`.
   table,   ///< `count` segments; `place` has as many SegmentEntry, one behind the other.
-  beside,  ///< In the ring page, at a BesidePlace; it holds no slot. `count`: 0, or of its
+  beside,  ///< In the producer page, at a BesidePlace; it holds no slot. `count`: 0, or of its
            ///< tensor, a BesideTensor, 1 and the dimensions.
 };
 inline constexpr std::uint8_t kLocationMask = 0x0f;
@@ -83,11 +83,13 @@ struct Place {
 };
 inline constexpr Bytes kNearPlaceBytes = offsetof(Place, window_bytes);
 
-/// Payloads that lie beside the records, each in one of the places in turn: more than cells that
-/// can be unread, so that what was just read rests.
+/// Payloads that lie beside the records, each in one of the places in turn, for at most
+/// kBesideReaders.
 inline constexpr Bytes kBesideBytes = PayloadOptions::kMaxCellBytes;
-inline constexpr std::uint32_t kBesidePlaces = 64;
-static_assert(kBesidePlaces >= kMaxSlots);  // no more messages than credits are unread
+inline constexpr std::uint32_t kBesidePlaces = 72;
+inline constexpr std::size_t kBesideReaders = 4;
+// No reader keeps more than its credits and the message that it looks at; one more is written.
+static_assert(kBesidePlaces >= kMaxSlots + 2);
 struct BesidePlace {
   std::uint32_t place;
   std::uint32_t bytes;
@@ -191,6 +193,8 @@ struct ProducerPage {
   alignas(64) WaitFlag producer_sleeps;
   std::array<LandingWord, kMaxSlots> landing;
   WireName who;  // for display
+  // Left as the kernel made it, all zeros: a page takes memory when it is first used.
+  alignas(4096) std::array<std::array<std::byte, kBesideBytes>, kBesidePlaces> beside;
 };
 
 /// The producer writes it for one consumer, which maps it read-only.
@@ -202,16 +206,18 @@ struct RingPage {
   alignas(64) std::atomic<std::uint64_t> end;
   std::atomic<std::uint64_t> revoked;    // newest ring sequence that was taken back. [V]
   std::array<MessageCell, kCells> ring;  // aligned by its type
-  // Left as the kernel made it, all zeros: a page takes memory when it is first used.
-  alignas(4096) std::array<std::array<std::byte, kBesideBytes>, kBesidePlaces> beside;
 };
 
 /// A consumer writes it; the producer maps it read-only.
+/// Pair [Q]: a reader that looks at a place stores `looking` before `taken`, and 0 after its last
+/// read. A producer that reads `taken` and then `looking` sees each look that has not ended.
 struct ConsumerPage {
   std::uint64_t magic;
   std::uint32_t version;
   alignas(64) std::atomic<std::uint64_t> taken;  // ring sequence of the newest message taken. [T]
-  std::atomic<std::uint64_t> missed;     // messages that were in its ring and that it never got
+  std::atomic<std::uint64_t> missed;  // messages that were in its ring and that it never got
+  // Number of the message at whose place it looks although it counts as taken; 0: none. [Q]
+  std::atomic<std::uint64_t> looking;
   alignas(64) WaitFlag consumer_sleeps;  // it waits for a message, or for it to land
   // By slot: number of the newest message released from it. [R]
   alignas(64) ReleaseBoard<kMaxSlots> released;
@@ -231,13 +237,14 @@ static_assert(sizeof(SegmentEntry) == 160 && offsetof(SegmentEntry, shape) == 32
 static_assert(offsetof(ProducerPage, producer_sleeps) == 64);
 static_assert(offsetof(ProducerPage, landing) == 128);
 static_assert(offsetof(ProducerPage, who) == 128 + 64 * 64);
-static_assert(sizeof(ProducerPage) == 128 + 64 * 64 + 256);
+static_assert(offsetof(ProducerPage, beside) == 8192);
+static_assert(sizeof(ProducerPage) == 8192 + 72 * 4096);
 static_assert(offsetof(RingPage, end) == 64 && offsetof(RingPage, revoked) == 72);
 static_assert(offsetof(RingPage, ring) == 128);
-static_assert(offsetof(RingPage, beside) == 20'480);
-static_assert(sizeof(RingPage) == 20'480 + 64 * 4096);
+static_assert(sizeof(RingPage) == 128 + 128 * 128);
 static_assert(sizeof(BesidePlace) == 8 && kBesideBytes == 4096);
 static_assert(offsetof(ConsumerPage, taken) == 64 && offsetof(ConsumerPage, missed) == 72);
+static_assert(offsetof(ConsumerPage, looking) == 80);
 static_assert(offsetof(ConsumerPage, consumer_sleeps) == 128);
 static_assert(offsetof(ConsumerPage, released) == 192);
 static_assert(offsetof(ConsumerPage, passed) == 704);

@@ -27,7 +27,7 @@
   /* the progress thread and who gives it work */                                                 \
   X(job_pushed) X(job_begun) X(job_ended)                                                         \
   /* receiving */                                                                                 \
-  X(message_claimed) X(message_passed_over) X(slab_learned) X(small_taken) X(taken_marked) X(end_confirmed) X(record_taken) X(taken_stored) X(segments_found) X(slot_held)   \
+  X(message_claimed) X(message_passed_over) X(slab_learned) X(small_taken) X(taken_marked) X(look_begun) X(look_ended) X(end_confirmed) X(record_taken) X(taken_stored) X(segments_found) X(slot_held)   \
   X(chunk_handed_out) X(passed_stored) X(released_stored) X(producer_rung) X(left)                \
   /* many to one: who calls an inbox, and the inbox's acceptor */                                  \
   X(inbox_found) X(inbox_called) X(producer_accepted) X(producer_greeted) X(producer_let_in)      \
