@@ -3,6 +3,8 @@
 // and in the threads of a channel is not tried.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdlib>
@@ -211,6 +213,67 @@ TEST(OutOfMemory, IsAnErrorOfASleepingInbox) {
     });
   }
   EXPECT_GT(after, 4);
+  EXPECT_LT(after, kMostToHear);
+}
+
+// It goes on for a reader that was cut without heap: what it looks at stays, and comes back after.
+TEST(OutOfMemory, OfAProducerThatCutsAReaderLeavesThatReadersPlacesAlone) {
+  long after = 0;
+  for (bool untouched = false; !untouched && after < kMostToHear; ++after) {
+    const test::ChannelFolder folder;
+    auto runtime = Runtime::create({.directory = folder.path()});
+    ProducerOptions options;
+    options.consumers = 4;
+    auto out = runtime->producer("frames", options);
+    const auto send = [&](Bytes size, int value) {
+      const std::vector<std::byte> payload(size, std::byte(value));
+      return out->send(payload, Deadline::after(std::chrono::seconds(10)));
+    };
+    const auto await_readers = [&](std::size_t count) {
+      while (out->explain().status.consumers.size() != count) std::this_thread::yield();
+    };
+    const auto holds = [](const Message& message, int value) {
+      return std::ranges::all_of(message.bytes(),
+                                 [&](std::byte one) { return one == std::byte(value); });
+    };
+    const auto send_on = [&](Consumer& fast) {
+      for (int i = 0; i < 200; ++i) {
+        ASSERT_TRUE(send(1000, 10 + i % 100));
+        const auto message = fast.receive(Deadline::after(std::chrono::seconds(10)));
+        ASSERT_TRUE(message && holds(*message, 10 + i % 100)) << after;
+      }
+    };
+    std::optional<Consumer> first(must(runtime->consumer("frames")));
+    for (int value = 1; value <= 6; ++value) ASSERT_TRUE(send(1000, value));
+    first.reset();
+    await_readers(0);
+    ConsumerOptions slow;
+    slow.when_slow = SlowConsumer::disconnect;
+    slow.depth = 2;
+    std::optional<Consumer> cut(must(runtime->consumer("frames", slow)));  // it has too many
+    const auto looked = cut->look([&](const Message& message) {
+      {
+        const Failing failing(after, false);
+        const std::array<std::byte, 8> payload{};
+        const auto sent = out->send(payload, Deadline::after(std::chrono::seconds(10)));
+        untouched = Failing::is_over();
+        EXPECT_TRUE(sent || sent.error().code == Code::out_of_memory ||
+                    sent.error().code == Code::peer_gone)
+            << to_string(sent.error());
+      }
+      Consumer fast = must(runtime->consumer("frames"));
+      send_on(fast);
+      EXPECT_TRUE(holds(message, 1)) << after;
+    });
+    ASSERT_TRUE(looked);
+    cut.reset();
+    await_readers(0);
+    while (!out->explain().status.departed.empty()) std::this_thread::yield();
+    Consumer fast = must(runtime->consumer("frames"));
+    send_on(fast);
+    EXPECT_EQ(out->explain().status.slots_held, 0u) << after << ": they go beside their records";
+  }
+  EXPECT_GT(after, 2);
   EXPECT_LT(after, kMostToHear);
 }
 

@@ -368,7 +368,7 @@ inline left(c, died) {
   :: else -> break
   od;
   i = seen_taken[c];
-  do                                      /* unread_records() */
+  do                                      /* for_each_unread() */
   :: i < sequence[c] ->
      number = ring[(c) * MESSAGES + i];
      if

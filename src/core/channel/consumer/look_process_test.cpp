@@ -3,6 +3,7 @@
 
 #include <atomic>
 #include <new>
+#include <optional>
 #include <thread>
 
 #include "core/channel/test_child.hpp"
@@ -78,29 +79,29 @@ TEST_F(LooksOfProcesses, TheHeirOfOneThatWasKilledInALookGetsTheNext) {
   }
 }
 
-// The child's return from the look is nothing to the producer; the parent's is.
-TEST_F(LooksOfProcesses, AForkReadsWhatItsParentLooksAt) {
-  const Gate to_read;
+// The child's return from its copy of the look is nothing to the producer; the parent's is.
+TEST_F(LooksOfProcesses, AForkReadsWhatItsParentLooksAtAndEndsNothing) {
+  const Gate to_end;
   Child reader([&](const Child& self) {
-    Consumer in = join();
+    std::optional<Consumer> in(join());
     pid_t fork = -1;
-    const Result<void> looked = in.look(
+    const Result<void> looked = in->look(
         [&](const Message& message) {
           fork = ::fork();
-          if (fork != 0) {
-            self.report();
-            int status = 0;
-            ::waitpid(fork, &status, 0);
-            if (status != 0) ::_exit(1);
-            if (!same(message.bytes(), pattern(1000, 1))) ::_exit(2);
+          if (fork == 0) {
+            if (in->receive(soon()).error().code != Code::invalid_argument) ::_exit(3);
+            if (!same(message.bytes(), pattern(1000, 1))) ::_exit(4);
             return;
           }
-          if (in.receive(soon()).error().code != Code::invalid_argument) ::_exit(3);
-          to_read.wait();
-          if (!same(message.bytes(), pattern(1000, 1))) ::_exit(4);
+          int status = 0;
+          if (::waitpid(fork, &status, 0) != fork || status != 0) ::_exit(1);
+          in.reset();  // so that its place alone keeps its bytes
+          self.report();
+          to_end.wait();
+          if (!same(message.bytes(), pattern(1000, 1))) ::_exit(2);
         },
         soon());
-    if (fork == 0) ::_exit(0);  // it came back from its copy of the look
+    if (fork == 0) ::_exit(looked ? 0 : 6);
     if (!looked) ::_exit(5);
     self.report();
     Child::hold();
@@ -109,11 +110,13 @@ TEST_F(LooksOfProcesses, AForkReadsWhatItsParentLooksAt) {
   ASSERT_TRUE(out.wait_for_consumer(soon()));
   send(out, 1000, 1);
   reader.await_report();
-  to_read.open();
-  reader.await_report();
+  await_consumers(out, 0);
   Consumer fast = join();
-  send(out, 1000, 2);
-  receive(fast, 1000, 2);
+  send_on(out, fast);
+  EXPECT_EQ(out.explain().status.departed.size(), 1u);
+  to_end.open();
+  reader.await_report();
+  while (!out.explain().status.departed.empty()) std::this_thread::yield();
 }
 
 // The parent dies in the look: its place is kept until the fork ends, too.

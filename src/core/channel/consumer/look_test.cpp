@@ -301,6 +301,8 @@ TEST_F(Looks, ASleepingProducerIsWokenWhateverWayTheLastWasTaken) {
             [&](const Message& message) {
               EXPECT_EQ(message.info().user, i);
               EXPECT_TRUE(i % 2 == 0 || in.receive(Deadline::now()).error().code == Code::busy);
+              EXPECT_EQ(message.is_immutable(), size <= Message::kInlineBytes)
+                  << "not copied, although it was waited for";
             },
             soon());
         ASSERT_TRUE(looked) << to_string(looked.error());
@@ -430,6 +432,30 @@ TEST_F(LooksByHand, WhoLeavesInTheMiddleOfALookKeepsItsPlaceAlone) {
   EXPECT_EQ(departed(), 1u);
   joined_->impostor.wake_receiver = {};  // its process dies
   joined_->wake_sender = Fd();
+  send_on(*fast_, 100);
+  EXPECT_TRUE(unchanged(6).empty());
+}
+
+// A reader that loses the oldest reads a place after it took the message.
+TEST_F(LooksByHand, ACutReaderThatMayMissMessagesKeepsThemAllUntilItHangsUp) {
+  joined_->impostor.socket = Fd();
+  joined_.reset();
+  await_readers(1);
+  send_on(*fast_, 1, kBesidePlaces);  // the next message lies in the first place
+  for (std::uint64_t seed = 1; seed <= 6; ++seed) send(3000, seed);
+  fast_.reset();
+  await_readers(0);
+  joined_.emplace(test::join_by_hand(directory_.path(), SlowConsumer::drop_oldest));
+  page().taken = 2;
+  static_cast<void>(out().explain());
+  page().taken = 1000;  // nonsense
+  static_cast<void>(out().explain());
+  await_readers(0);
+  fast_.emplace(join());
+  send_on(*fast_, 100);
+  EXPECT_EQ(unchanged(6), (std::vector<std::size_t>{1, 2, 3, 4, 5, 6}));
+  joined_->impostor.socket = Fd();
+  while (departed() != 0) std::this_thread::yield();
   send_on(*fast_, 100);
   EXPECT_TRUE(unchanged(6).empty());
 }

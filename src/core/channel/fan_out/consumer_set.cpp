@@ -20,18 +20,19 @@ unsigned free_index(const std::vector<std::unique_ptr<ConsumerState>>& consumers
 // A streamed message can be repeated only if its window holds all of it. Otherwise its sender,
 // which waits for the window, is told when nobody else has it either.
 void note_missed(const ConsumerState& consumer, SlotTable& slots) {
-  for (const MessageRecord& record : consumer.unread_records())
+  consumer.for_each_unread([&](const MessageRecord& record) {
     if (outgrew_window(record) && needs(consumer, slots, record.header))
       slots[record.header.slot].was_missed = true;
+  });
 }
 
 // It says itself that it takes no more, so it knows nothing of what it had not taken.
 void let_go_of_unread(ConsumerState& consumer, SlotTable& slots) {
-  for (const MessageRecord& record : consumer.unread_records())
-    if (needs(consumer, slots, record.header)) {
-      slots.remove(record.header.slot, consumer.bit());
-      consumer.let_go(record.header.slot);
-    }
+  consumer.for_each_unread([&](const MessageRecord& record) {
+    if (!needs(consumer, slots, record.header)) return;
+    slots.remove(record.header.slot, consumer.bit());
+    consumer.let_go(record.header.slot);
+  });
 }
 
 }  // namespace
@@ -97,6 +98,16 @@ void ConsumerSet::left(unsigned id) {
   consumers_.erase(found);
   slabs_.remove(consumer->index());
   find_only();
+  try {
+    let_go(consumer);
+  } catch (const std::bad_alloc&) {  // it may look at a place, heap or not
+    if (consumer) departed_.keep(std::move(consumer), true);
+    throw;
+  }
+  GANTRY_CHECK_INVARIANTS(*this);
+}
+
+void ConsumerSet::let_go(std::unique_ptr<ConsumerState>& consumer) {
   const bool honest = consumer->refresh();
   reclaim(*consumer);
   note_missed(*consumer, slots_);
@@ -105,12 +116,8 @@ void ConsumerSet::left(unsigned id) {
     if (!lost_) lost_ = farewell_of(*consumer);
   }
   let_go_of_unread(*consumer, slots_);
-  if (!consumer->resources().is_gone()) {
-    depart(std::move(consumer), true);
-    return GANTRY_CHECK_INVARIANTS(*this);
-  }
+  if (!consumer->resources().is_gone()) return depart(std::move(consumer), true);
   for_each_bit(consumer->holds(), [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
-  GANTRY_CHECK_INVARIANTS(*this);
 }
 
 // I3
@@ -138,7 +145,7 @@ void ConsumerSet::retire_the_cut() {
     std::unique_ptr<ConsumerState> consumer = std::move(consumers_[i]);
     consumers_.erase(consumers_.begin() + static_cast<std::ptrdiff_t>(i));
     slabs_.remove(consumer->index());
-    find_only();  // first: what follows may find no heap
+    find_only();  // first: depart() may find no heap
     note_missed(*consumer, slots_);
     depart(std::move(consumer), false);
   }
@@ -279,13 +286,18 @@ void ConsumerSet::check_invariants() const noexcept {
 
 void DepartedConsumers::add(std::unique_ptr<ConsumerState> consumer, const SlotTable& slots,
                             bool confirmed) {
-  // First, by reserve(): what follows may find no heap, and places are kept for it.
-  Departed& departed = all_.emplace_back(std::move(consumer), DepartedMemory(), confirmed);
-  ConsumerResources& resources = departed.consumer->resources();
-  resources.wake_sender.reset();  // it may still ring its own wake-up socket, for what it holds
-  if (confirmed) resources.connection.reset();  // it sees that we know
+  keep(std::move(consumer), confirmed);  // first: what follows may find no heap
+  Departed& departed = all_.back();
   for_each_bit(departed.consumer->holds(),
                [&](std::size_t slot) { departed.memory.emplace_back(slot, slots[slot].share()); });
+}
+
+void DepartedConsumers::keep(std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept {
+  GANTRY_DEBUG_ASSERT(all_.size() < all_.capacity());  // reserve()
+  ConsumerResources& resources = consumer->resources();
+  resources.wake_sender.reset();  // it may still ring its own wake-up socket, for what it holds
+  if (confirmed) resources.connection.reset();  // it sees that we know
+  all_.emplace_back(std::move(consumer), DepartedMemory(), confirmed);
 }
 
 void DepartedConsumers::confirm(unsigned id) {
@@ -295,10 +307,11 @@ void DepartedConsumers::confirm(unsigned id) {
   if (found == all_.end()) return;
   // Impossible words are believed as far as they are possible.
   static_cast<void>(found->consumer->refresh());
-  for (const MessageRecord& record : found->consumer->unread_records())
+  found->consumer->for_each_unread([&](const MessageRecord& record) {
     returns_ += std::erase_if(found->memory, [&](const auto& held) {
       return held.first == record.header.slot && held.second.number == record.header.number;
     });
+  });
   found->confirmed = true;
   found->consumer->resources().connection.reset();
   static_cast<void>(sweep());

@@ -40,7 +40,9 @@ class DepartedConsumers {
       return one.consumer->may_read(number, one.confirmed);
     });
   }
-  /// Room for `more`: add() then does not lose one for want of heap.
+  /// The same without shares, when there was no heap: for its places alone.
+  void keep(std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept;
+  /// Room for `more`, so that none is forgotten for want of heap.
   void reserve(std::size_t more) { all_.reserve(all_.size() + more); }
   /// The channel ends: nobody ever gets the memory that is still here.
   void abandon() noexcept;
@@ -206,6 +208,7 @@ class ConsumerSet {
   void find_only() noexcept;
   [[nodiscard]] std::string called(const ConsumerState& consumer) const;
   [[nodiscard]] Error farewell_of(const ConsumerState& consumer);
+  void let_go(std::unique_ptr<ConsumerState>& consumer);
   void depart(std::unique_ptr<ConsumerState> consumer, bool confirmed);
 
   mutable std::mutex mutex_;

@@ -65,9 +65,9 @@ void ConsumerState::publish_over(const RecordToSend& message) noexcept {
 
 std::uint64_t ConsumerState::unread_slots() const noexcept {
   std::uint64_t slots = 0;
-  for (std::uint64_t back = ring_.unread(); back > 0; --back)
-    if (const auto slot = ring_.record(ring_.published() + 1 - back).header.slot; slot != kNoSlot)
-      slots |= std::uint64_t{1} << slot;
+  for_each_unread([&](const MessageRecord& record) {
+    if (record.header.slot != kNoSlot) slots |= std::uint64_t{1} << record.header.slot;
+  });
   return slots & holds_;
 }
 
@@ -106,13 +106,6 @@ std::uint64_t ConsumerState::work_done() const noexcept {
 void ConsumerState::end_stream() noexcept {
   page().end.store(ring_.published() + 1, std::memory_order_seq_cst);  // [E]
   wake();
-}
-
-std::vector<MessageRecord> ConsumerState::unread_records() const {
-  std::vector<MessageRecord> records;
-  for (std::uint64_t back = ring_.unread(); back > 0; --back)
-    records.push_back(ring_.record(ring_.published() + 1 - back));
-  return records;
 }
 
 }  // namespace gantry

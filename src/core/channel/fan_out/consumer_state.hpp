@@ -170,8 +170,12 @@ class ConsumerState {
   }
   void end_stream() noexcept;
 
-  /// Its untaken messages, the oldest first, as far as refresh() has seen.
-  [[nodiscard]] std::vector<MessageRecord> unread_records() const;
+  /// Visits its untaken messages, the oldest first, as far as refresh() has seen.
+  template <class Visit>
+  void for_each_unread(Visit visit) const {
+    for (std::uint64_t back = ring_.unread(); back > 0; --back)
+      visit(ring_.record(ring_.published() + 1 - back));
+  }
 
   [[nodiscard]] std::uint64_t holds() const noexcept { return holds_; }
   void hold(std::size_t slot) noexcept { holds_ |= std::uint64_t{1} << slot; }

@@ -38,15 +38,15 @@ void KeptMessages::keep(const RecordToSend& message) {
 }
 
 void KeptMessages::keep_unread(const ConsumerState& consumer) {
-  for (const MessageRecord& record : consumer.unread_records()) {
-    if (outgrew_window(record)) continue;
+  consumer.for_each_unread([&](const MessageRecord& record) {
+    if (outgrew_window(record)) return;
     // it gave the message back unseen, or the sender gave the message up
     if (has_slot(record) &&
         (!needs(consumer, slots_, record.header) || slots_[record.header.slot].was_given_up))
-      continue;
+      return;
     backlog_.push_back(record);
     if (has_slot(record)) slots_.add(record.header.slot, kBacklogBit);
-  }
+  });
   GANTRY_CHECK_INVARIANTS(*this);
 }
 
