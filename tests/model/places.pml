@@ -204,7 +204,7 @@ inline find_place() {
 
 inline perhaps_cut() {
   if
-  :: IS_MEMBER(LAST) -> cut()
+  :: atomic { IS_MEMBER(LAST) -> cut() }
   :: true
   fi
 }
@@ -284,9 +284,11 @@ inline read(n) {
 proctype Reader(byte me) {
   byte own;
   {
+    own = 0;
+end_no_heir:
     if
-    :: me == HEIR -> (heir_comes || end_of_stream || dead)
-    :: else
+    :: me == HEIR && heir_comes
+    :: me != HEIR
     fi;
     own = taken[me];
     do

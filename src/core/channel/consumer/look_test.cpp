@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -309,6 +310,29 @@ TEST_F(Looks, ASleepingProducerIsWokenWhateverWayTheLastWasTaken) {
       }
       sender.join();
       beside.join();
+    }
+  }
+}
+
+// The credit is free before the function is called, and the sender that sleeps for it is woken.
+TEST_F(Looks, ASleepingProducerGoesOnWhileTheReaderLooks) {
+  for (const unsigned slots : {1u, 2u, 8u}) {
+    for (const Bytes size : {Bytes{10}, Bytes{1000}}) {
+      out_.reset();
+      options_.slots = slots;
+      options_.spin = {};
+      Consumer in = join();
+      for (std::uint64_t i = 0; i < slots; ++i) send(size, i);
+      std::atomic<bool> is_sent{false};
+      std::thread sender([&] {
+        send(size, slots);
+        is_sent = true;
+        is_sent.notify_all();
+      });
+      const auto looked = in.look([&](const Message&) { is_sent.wait(false); }, soon());
+      ASSERT_TRUE(looked) << to_string(looked.error());
+      sender.join();
+      for (std::uint64_t i = 1; i <= slots; ++i) look(in, size, i);
     }
   }
 }
