@@ -29,14 +29,16 @@ Result<void> JoinHandshake::ask(int send_fd) {
   return {};
 }
 
-// The welcome; then the slabs there are already, see AnnouncedSlabs::introduce(); then "ready".
+// The welcome; then the slabs there are already, see AnnouncedSlabs::introduce(); then "ready". The
+// producer sends messages from before "ready" on, so slabs may come and go meanwhile.
 Result<bool> JoinHandshake::hear(int send_fd, Received& received) {
   if (core_.producer_memory.data() == nullptr) {
     GANTRY_TRY(accept_welcome(send_fd, received));
     return false;
   }
+  const PacketKind kind = received.packet.kind;
   if (!received.closed &&
-      (received.packet.kind == PacketKind::slab || received.packet.kind == PacketKind::slabs)) {
+      (kind == PacketKind::slab || kind == PacketKind::slabs || kind == PacketKind::slab_gone)) {
     GANTRY_TRY(payloads_.learn(received));
     return false;
   }

@@ -59,6 +59,10 @@ bool ConsumerSet::has_place() const noexcept {
 
 Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources, Region page) {
   const int socket = resources->connection.send_fd();
+  if (!has_place()) {
+    refuse(socket, Code::already_exists);
+    return fail(Code::already_exists, "there is a consumer already");
+  }
   const unsigned index = free_index(consumers_);
   departed_.reserve(consumers_.size() + 1);
   slabs_.add(index, socket);
@@ -81,25 +85,20 @@ Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources
   anyone_came_ = true;
   lost_.reset();
   trouble_.reset();
-  // The acceptor finds out about one that is gone already; it has joined nevertheless.
-  WirePacket ready;
-  ready.kind = PacketKind::ready;
-  static_cast<void>(send_wire(socket, ready));
-  GANTRY_STEP(consumer_admitted);
   GANTRY_CHECK_INVARIANTS(*this);
   return last_id_;
 }
 
-void ConsumerSet::left(unsigned id) {
+void ConsumerSet::left(unsigned id, Gone& gone) {
   const auto found = std::find_if(consumers_.begin(), consumers_.end(),
                                   [id](const auto& consumer) { return consumer->id() == id; });
-  if (found == consumers_.end()) return departed_.confirm(id);
+  if (found == consumers_.end()) return departed_.confirm(id, gone);
   std::unique_ptr<ConsumerState> consumer = std::move(*found);
   consumers_.erase(found);
   slabs_.remove(consumer->index());
   find_only();
   try {
-    let_go(consumer);
+    let_go(consumer, gone);
   } catch (const std::bad_alloc&) {  // it may look at a place, heap or not
     if (consumer) departed_.keep(std::move(consumer), true);
     throw;
@@ -107,7 +106,7 @@ void ConsumerSet::left(unsigned id) {
   GANTRY_CHECK_INVARIANTS(*this);
 }
 
-void ConsumerSet::let_go(std::unique_ptr<ConsumerState>& consumer) {
+void ConsumerSet::let_go(std::unique_ptr<ConsumerState>& consumer, Gone& gone) {
   const bool honest = consumer->refresh();
   reclaim(*consumer);
   note_missed(*consumer, slots_);
@@ -116,16 +115,19 @@ void ConsumerSet::let_go(std::unique_ptr<ConsumerState>& consumer) {
     if (!lost_) lost_ = farewell_of(*consumer);
   }
   let_go_of_unread(*consumer, slots_);
-  if (!consumer->resources().is_gone()) return depart(std::move(consumer), true);
+  if (!consumer->resources().is_gone()) return depart(std::move(consumer), true, gone);
   for_each_bit(consumer->holds(), [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
+  departed_.drop(std::move(consumer), gone);
 }
 
 // I3
-void ConsumerSet::depart(std::unique_ptr<ConsumerState> consumer, bool confirmed) {
+void ConsumerSet::depart(std::unique_ptr<ConsumerState> consumer, bool confirmed, Gone& gone) {
   const std::uint64_t held = consumer->holds();
   const std::uint64_t bit = consumer->bit();
   if (held != 0 || !confirmed || consumer->looking() != 0)
     departed_.add(std::move(consumer), slots_, confirmed);
+  else
+    departed_.drop(std::move(consumer), gone);
   for_each_bit(held, [&](std::size_t slot) { slots_.remove(slot, bit); });
   GANTRY_STEP(consumer_departed);
 }
@@ -140,6 +142,7 @@ void ConsumerSet::cut(ConsumerState& consumer, Code code, std::string_view why) 
 
 void ConsumerSet::retire_the_cut() {
   if (!std::exchange(any_cut_, false)) return;
+  Gone none;  // each has yet to confirm
   for (std::size_t i = consumers_.size(); i-- > 0;) {
     if (!consumers_[i]->is_cut) continue;
     std::unique_ptr<ConsumerState> consumer = std::move(consumers_[i]);
@@ -147,7 +150,7 @@ void ConsumerSet::retire_the_cut() {
     slabs_.remove(consumer->index());
     find_only();  // first: depart() may find no heap
     note_missed(*consumer, slots_);
-    depart(std::move(consumer), false);
+    depart(std::move(consumer), false, none);
   }
 }
 
@@ -179,7 +182,7 @@ void ConsumerSet::refresh() {
     if (!consumer->is_cut) static_cast<void>(look_at(*consumer));
   retire_the_cut();
   slabs_.keep_up();
-  if (!departed_.is_empty()) forget_departed();
+  if (Gone gone; !departed_.is_empty()) forget_departed(gone);
   slots_.refresh_lends();
   GANTRY_CHECK_INVARIANTS(*this);
 }
@@ -293,14 +296,21 @@ void DepartedConsumers::add(std::unique_ptr<ConsumerState> consumer, const SlotT
 }
 
 void DepartedConsumers::keep(std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept {
-  GANTRY_DEBUG_ASSERT(all_.size() < all_.capacity());  // reserve()
   ConsumerResources& resources = consumer->resources();
   resources.wake_sender.reset();  // it may still ring its own wake-up socket, for what it holds
   if (confirmed) resources.connection.reset();  // it sees that we know
-  all_.emplace_back(std::move(consumer), DepartedMemory(), confirmed);
+  move_to(all_, std::move(consumer), confirmed);
 }
 
-void DepartedConsumers::confirm(unsigned id) {
+void DepartedConsumers::move_to(Gone& list, std::unique_ptr<ConsumerState> consumer,
+                                bool confirmed) noexcept {
+  GANTRY_ASSERT(!spare_.empty());  // reserve()
+  list.splice(list.end(), spare_, spare_.begin());
+  list.back().consumer = std::move(consumer);
+  list.back().confirmed = confirmed;
+}
+
+void DepartedConsumers::confirm(unsigned id, Gone& gone) {
   const auto found = std::find_if(all_.begin(), all_.end(), [id](const Departed& one) {
     return one.consumer->id() == id && !one.confirmed;
   });
@@ -314,22 +324,26 @@ void DepartedConsumers::confirm(unsigned id) {
   });
   found->confirmed = true;
   found->consumer->resources().connection.reset();
-  static_cast<void>(sweep());
+  static_cast<void>(sweep(gone));
 }
 
-bool DepartedConsumers::sweep() {
+bool DepartedConsumers::sweep(Gone& gone) {
   const std::uint64_t before = returns_;
-  const auto gone = std::erase_if(all_, [this](Departed& one) {
-    const bool over = one.consumer->resources().is_gone();
-    const auto released = std::erase_if(one.memory, [&](const auto& held) {
-      return over || one.consumer->has_released(held.first, held.second.number);
+  const std::size_t departed = all_.size();
+  for (auto next = all_.begin(); next != all_.end();) {
+    const auto at = next++;
+    const bool over = at->consumer->resources().is_gone();
+    const auto released = std::erase_if(at->memory, [&](const auto& held) {
+      return over || at->consumer->has_released(held.first, held.second.number);
     });
     returns_ += released;
-    one.consumer->note_given_back(released);
-    // Its socket is watched until it confirms.
-    return one.memory.empty() && one.confirmed && (over || one.consumer->looking() == 0);
-  });
-  return gone != 0 || returns_ != before;
+    at->consumer->note_given_back(released);
+    const bool is_done =
+        at->memory.empty() && at->confirmed && (over || at->consumer->looking() == 0);
+    // Otherwise its socket is watched until it confirms.
+    if (is_done) gone.splice(gone.end(), all_, at);
+  }
+  return all_.size() != departed || returns_ != before;
 }
 
 void DepartedConsumers::abandon() noexcept {

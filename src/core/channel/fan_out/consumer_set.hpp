@@ -4,7 +4,7 @@
 #include <poll.h>
 
 #include <gantry/runtime.hpp>
-#include <mutex>
+#include <list>
 #include <span>
 
 #include "core/base/assert.hpp"
@@ -13,6 +13,7 @@
 #include "core/channel/fan_out/consumer_state.hpp"
 #include "core/channel/fan_out/kept_messages.hpp"
 #include "core/channel/fan_out/slot_table.hpp"
+#include "core/sync/kept_mutex.hpp"
 
 namespace gantry {
 
@@ -25,25 +26,41 @@ namespace gantry {
 ///   G3  What a dead process held stays while anybody has a copy of its wake-up sender. Whoever it
 ///       forwarded messages to has one for as long as it maps their memory, as has a fork.
 class DepartedConsumers {
+  struct Departed {
+    std::unique_ptr<ConsumerState> consumer;
+    std::vector<std::pair<std::size_t, Slot>> memory;
+    bool confirmed = false;
+  };
+
  public:
+  /// Consumers that nobody needs any more. Destroying one unmaps memory and closes descriptors,
+  /// which takes longer than all that is done under the channel's lock: do it without that lock.
+  using Gone = std::list<Departed>;
   /// Takes shares of what `consumer` holds of `slots`. The caller then removes it from the slots.
   /// `confirmed`: it takes no more, and holds nothing that it has not taken.
   void add(std::unique_ptr<ConsumerState> consumer, const SlotTable& slots, bool confirmed);
   /// The consumer with this id hung up or died. G2
-  void confirm(unsigned id);
-  /// Drops what was released, and what nobody is left to read. G3
+  void confirm(unsigned id, Gone& gone);
+  /// Drops what was released, and what nobody is left to read. Moves consumers without either to
+  /// `gone`. G3
   /// True: there is news for those that wait for memory, or sleep on their wake-up sockets.
-  bool sweep();
+  bool sweep(Gone& gone);
   /// True if one of them may still read the place of message `number`.
   [[nodiscard]] bool may_read(std::uint64_t number) const noexcept {
     return std::any_of(all_.begin(), all_.end(), [number](const Departed& one) {
       return one.consumer->may_read(number, one.confirmed);
     });
   }
-  /// The same without shares, when there was no heap: for its places alone.
+  /// The same as add() without shares, when there was no heap: for its places alone.
   void keep(std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept;
-  /// Room for `more`, so that none is forgotten for want of heap.
-  void reserve(std::size_t more) { all_.reserve(all_.size() + more); }
+  /// A consumer that nothing holds: to `gone` at once.
+  void drop(std::unique_ptr<ConsumerState> consumer, Gone& gone) noexcept {
+    move_to(gone, std::move(consumer), true);
+  }
+  /// Room for `more` consumers, so that none is forgotten for want of heap.
+  void reserve(std::size_t more) {
+    while (spare_.size() < more) spare_.emplace_back();
+  }
   /// The channel ends: nobody ever gets the memory that is still here.
   void abandon() noexcept;
 
@@ -68,14 +85,10 @@ class DepartedConsumers {
   void describe(std::vector<DepartedStatus>& all, Age age) const;
 
  private:
-  using DepartedMemory = std::vector<std::pair<std::size_t, Slot>>;
-  struct Departed {
-    std::unique_ptr<ConsumerState> consumer;
-    DepartedMemory memory;
-    bool confirmed;
-  };
+  void move_to(Gone& list, std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept;
 
-  std::vector<Departed> all_;
+  Gone all_;
+  Gone spare_;  // empty
   std::uint64_t returns_ = 0;
 };
 
@@ -122,20 +135,22 @@ class ConsumerSet {
   ConsumerSet(const ConsumerSet&) = delete;
   ConsumerSet& operator=(const ConsumerSet&) = delete;
 
-  [[nodiscard]] std::mutex& mutex() const noexcept { return mutex_; }
+  [[nodiscard]] KeptMutex& mutex() const noexcept { return mutex_; }
 
   // ---- consumers come and go: the acceptor
 
   [[nodiscard]] bool has_place() const noexcept;
-  /// Tells the consumer of the slabs, gives it what is kept for it, then says `ready`. Returns its
-  /// id for left(). After an error it is as if it had never come.
+  /// Tells the consumer of the slabs, gives it what is kept for it. Then say `ready` to it. Returns
+  /// its id for left(). After an error it is as if it had never come, and it was told so; error
+  /// `already_exists`: there is no place.
   [[nodiscard]] Result<unsigned> admit(std::unique_ptr<ConsumerResources> resources, Region page);
+  using Gone = DepartedConsumers::Gone;
   /// The consumer hung up, or its process died. If it was the last, what it had not taken waits for
   /// the next.
-  void left(unsigned id);
+  void left(unsigned id, Gone& gone);
   /// The process of a consumer that hung up earlier died.
-  void forget_departed() {
-    if (departed_.sweep()) wake_producer();
+  void forget_departed(Gone& gone) {
+    if (departed_.sweep(gone)) wake_producer();
   }
   /// The only consumer that was expected never will come.
   void expect_nobody(std::string why);
@@ -191,6 +206,8 @@ class ConsumerSet {
   void sleep_on(SharedFd event) noexcept { event_ = std::move(event); }
   /// Called by another thread of this process when the consumers have changed.
   void wake_producer() const noexcept;
+  /// What wake_producer() rings, to be rung without the lock; empty: nobody sleeps.
+  [[nodiscard]] SharedFd sleeper() const noexcept { return event_; }
   /// All consumers that may ring, also departed ones.
   template <class Visit>
   void for_each_ringing(Visit visit) {
@@ -208,10 +225,10 @@ class ConsumerSet {
   void find_only() noexcept;
   [[nodiscard]] std::string called(const ConsumerState& consumer) const;
   [[nodiscard]] Error farewell_of(const ConsumerState& consumer);
-  void let_go(std::unique_ptr<ConsumerState>& consumer);
-  void depart(std::unique_ptr<ConsumerState> consumer, bool confirmed);
+  void let_go(std::unique_ptr<ConsumerState>& consumer, Gone& gone);
+  void depart(std::unique_ptr<ConsumerState> consumer, bool confirmed, Gone& gone);
 
-  mutable std::mutex mutex_;
+  mutable KeptMutex mutex_;
   SharedFd event_;  // of the sleeping sender
   AnnouncedSlabs slabs_;
   Limits limits_;

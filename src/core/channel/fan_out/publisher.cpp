@@ -7,6 +7,18 @@
 
 namespace gantry {
 
+// ---- in their records ------------------------------------------------------------------------
+
+// A consumer that holds nothing has nothing to give back. What else refresh() sees, packets that
+// were heard and memory that comes back from those who left, is not awaited here; but it must be
+// seen in the end, so now and then the caller is sent the long way.
+bool Publisher::finds_room(ConsumerState& only) noexcept {
+  constexpr unsigned kRefreshEvery = 8;
+  if (++looks_ % kRefreshEvery == 0 || only.holds() != 0 || !consumers_.departed().is_empty())
+    return false;
+  return only.refresh() && only.unread() < consumers_.limits().slots;
+}
+
 // ---- beside their records --------------------------------------------------------------------
 
 Publisher::BesidePlan Publisher::plan_beside() {

@@ -43,6 +43,20 @@ class Publisher {
     return done;
   }
 
+  /// The same for one message and for only(), if there is one. False: it did nothing.
+  [[nodiscard]] bool try_publish_small_to_only(ConstByteSpan payload, std::uint32_t type,
+                                               std::uint64_t user) noexcept {
+    ConsumerState* const only = consumers_.only();
+    if (only == nullptr) [[unlikely]]
+      return false;
+    if (only->unread() >= consumers_.limits().slots && !finds_room(*only)) [[unlikely]]
+      return false;
+    only->publish_small(payload, small_header(payload.size(), type, user));
+    only->wake();
+    GANTRY_CHECK_INVARIANTS(*this);
+    return true;
+  }
+
   /// Where a message goes beside its record. Without bytes it must go another way.
   struct BesidePlan {
     std::uint32_t place = 0;
@@ -92,15 +106,23 @@ class Publisher {
       if (consumer->unread() >= consumers_.limits().slots) return false;
     return true;
   }
-  void publish_small(ConstByteSpan payload, std::uint32_t type, std::uint64_t user) noexcept {
+  /// One look at how far the consumer has come, which is all that most small messages need.
+  [[nodiscard]] bool finds_room(ConsumerState& only) noexcept;
+
+  /// Gives the message its number.
+  [[nodiscard]] MessageHeader small_header(Bytes bytes, std::uint32_t type,
+                                           std::uint64_t user) noexcept {
     const std::uint64_t number = ++number_;
-    const MessageHeader header{.number = number,
-                               .ticks = is_timed(kNoSlot, number) ? trace::ticks_and_look() : 0,
-                               .user = user,
-                               .type = type,
-                               .slot = kNoSlot,
-                               .kind = static_cast<std::uint8_t>(PayloadLocation::here),
-                               .count = static_cast<std::uint8_t>(payload.size())};
+    return {.number = number,
+            .ticks = is_timed(kNoSlot, number) ? trace::ticks_and_look() : 0,
+            .user = user,
+            .type = type,
+            .slot = kNoSlot,
+            .kind = static_cast<std::uint8_t>(PayloadLocation::here),
+            .count = static_cast<std::uint8_t>(bytes)};
+  }
+  void publish_small(ConstByteSpan payload, std::uint32_t type, std::uint64_t user) noexcept {
+    const MessageHeader header = small_header(payload.size(), type, user);
     if (ConsumerState* const only = consumers_.only()) return only->publish_small(payload, header);
     std::array<std::byte, Message::kInlineBytes> body{};
     if (!payload.empty()) std::memcpy(body.data(), payload.data(), payload.size());
@@ -113,6 +135,7 @@ class Publisher {
   BesidePlaces places_;
   std::uint64_t number_ = 0;
   std::uint64_t needed_ = 0;  // I11
+  unsigned looks_ = 0;        // of finds_room()
 };
 
 }  // namespace gantry

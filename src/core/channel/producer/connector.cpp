@@ -85,8 +85,9 @@ void ConsumerListener::other_roused() {
 
 // What cannot be watched now is tried again with the next credit or call.
 void ConsumerListener::watch_wakes() {
+  if (!watches_wakes_ && !gate_.acceptor_watches()) return;  // as long as nothing was passed on
   const ProducerCore::Lock held = core_.lock();
-  gate_.watch_wakes([this](int descriptor) {
+  watches_wakes_ = gate_.watch_wakes([this](int descriptor) {
     return watch(descriptor, wakes_serial_, false, Acceptor::Tell::always);
   });
 }
@@ -165,9 +166,10 @@ bool ConsumerListener::answer(Caller& caller, const WirePacket& hello) {
 Code ConsumerListener::reason_to_refuse(const Caller& caller, const WirePacket& hello) const {
   if (!is_same_token(access(), hello.token)) return Code::permission_denied;
   if (hello.purpose != Purpose::join) return Code::invalid_argument;
+  ConsumerSet::Gone gone;  // destroyed without the lock
   const ProducerCore::Lock held = core_.lock();
   if (!core_.consumers->has_place()) return Code::already_exists;
-  core_.consumers->forget_departed();
+  core_.consumers->forget_departed(gone);
   if (core_.consumers->departed().has_full_share(caller.identity.uid)) return Code::busy;
   return Code::closed;
 }
@@ -193,8 +195,6 @@ Result<void> ConsumerListener::let_in(Caller& caller, Received& received) {
     refuse(caller.connection.send_fd(), code);
     return fail(code, why);
   };
-  if (const auto held = core_.lock(); !core_.consumers->has_place())
-    return refused(Code::already_exists, "there is a consumer already");
   if (received.fds.size() != 3)
     return fail(Code::peer_misbehaved, "a joining consumer sent the wrong descriptors");
   auto examined = examine(received);
@@ -380,48 +380,66 @@ std::optional<Error> Connector::trouble() const {
 }
 
 void Connector::call_failed(const Error& why) {
-  const ProducerCore::Lock held = core_.lock();
+  ProducerCore::Lock held = core_.lock();
   calling_ = false;
   call_error_ = why;
   // A control connection leads to one process: nobody else will come for a waiter to be woken by.
   if (reach_ == Reach::answers)
     core_.consumers->expect_nobody(fmt::format("process {} did not take its control connection: {}",
                                                called_.pid, why.message));
-  consumers_changed();
+  consumers_changed(std::move(held));
 }
 
 // ---- the consumers, as the acceptor tells ---------------------------------------------------
 
 Result<unsigned> Connector::admit(std::unique_ptr<ConsumerResources> consumer, Region ring_memory) {
   consumer->trace = &core_.trace;
-  const ProducerCore::Lock held = core_.lock();
-  GANTRY_ASSIGN(const unsigned index,
+  const int socket = consumer->connection.send_fd();
+  const auto say_ready = [socket] {
+    // The acceptor finds out about one that is gone already; it has joined nevertheless.
+    WirePacket ready;
+    ready.kind = PacketKind::ready;
+    static_cast<void>(send_wire(socket, ready));
+  };
+  ProducerCore::Lock held = core_.lock();
+  GANTRY_ASSIGN(const unsigned id,
                 core_.consumers->admit(std::move(consumer), std::move(ring_memory)));
   core_.metrics.meter()->connected();
   calling_ = false;
-  consumers_changed();
-  return index;
+  // Its process wakes up, perhaps on this CPU. The socket stays: the consumer is destroyed after
+  // this thread has seen it go. But an inbox that we called may get a control connection as soon as
+  // the lock is free, and expects `ready` first.
+  if (reach_ != Reach::listens) say_ready();
+  consumers_changed(std::move(held));
+  if (reach_ == Reach::listens) say_ready();
+  GANTRY_STEP(consumer_admitted);
+  return id;
 }
 
 void Connector::consumer_left(unsigned consumer) {
   if (reach_ == Reach::calls) sweep_if_stale(core_.options.directory, core_.name, Deadline::now());
-  const ProducerCore::Lock held = core_.lock();
+  ConsumerSet::Gone gone;  // destroyed without the lock
+  ProducerCore::Lock held = core_.lock();
   for (const auto& one : core_.consumers->consumers())
     if (one->id() == consumer) GANTRY_PROBE(peer_gone, core_.name.c_str(), one->resources().pid);
-  core_.consumers->left(consumer);
-  consumers_changed();
+  core_.consumers->left(consumer, gone);
+  consumers_changed(std::move(held));
 }
 
-// Waiting threads look at the consumers.
-void Connector::consumers_changed() noexcept {
-  core_.consumers->wake_producer();
+// Waiting threads look at the consumers. They are woken without the lock, for which they would
+// wait.
+void Connector::consumers_changed(ProducerCore::Lock held) noexcept {
+  const SharedFd sleeper = core_.consumers->sleeper();
+  held.unlock();
+  if (sleeper) ring(sleeper.get());
   if (core_.options.consumers_event >= 0) ring(core_.options.consumers_event);
 }
 
 void Connector::departed_died() {
   if (reach_ == Reach::calls) sweep_if_stale(core_.options.directory, core_.name, Deadline::now());
+  ConsumerSet::Gone gone;  // destroyed without the lock
   const ProducerCore::Lock held = core_.lock();
-  core_.consumers->forget_departed();
+  core_.consumers->forget_departed(gone);
 }
 
 }  // namespace gantry

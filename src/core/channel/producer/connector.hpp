@@ -76,6 +76,7 @@ class ConsumerListener final : public PeerListener {
   unsigned looks_left_ = 0;
   Deadline next_look_ = Deadline::now();
   const std::uint64_t wakes_serial_ = next_serial();
+  bool watches_wakes_ = false;  // as of the last watch_wakes()
 };
 
 /// Lets consumers into the set, and sees them go. They come to the producer's name; or it calls an
@@ -129,7 +130,7 @@ class Connector {
 
  private:
   void begin_call(Connection connection);
-  void consumers_changed() noexcept;
+  void consumers_changed(ProducerCore::Lock held) noexcept;
 
   ProducerCore& core_;
   CreditGate& gate_;

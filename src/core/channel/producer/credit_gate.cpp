@@ -169,23 +169,25 @@ std::string CreditGate::take_notice(Deadline& patience, const Why& why) {
 
 void CreditGate::watch_forwards() {
   if (caller_waits_ || !core_.credits().holds_forwards()) return;
-  const bool news = !std::exchange(acceptor_watches_, true);
+  const bool news = !acceptor_watches();
+  acceptor_watches_.store(true, std::memory_order_relaxed);
   if (news) core_.page().producer_sleeps.announce();
   core_.consumers->refresh();  // for what came before the announcement
   if (news) look_again_();
 }
 
 void CreditGate::stop_watching() noexcept {
-  if (acceptor_watches_) core_.page().producer_sleeps.withdraw();
-  acceptor_watches_ = false;
+  if (acceptor_watches()) core_.page().producer_sleeps.withdraw();
+  acceptor_watches_.store(false, std::memory_order_relaxed);
 }
 
-void CreditGate::watch_wakes(const std::function<Result<AcceptWatch>(int descriptor)>& watch) {
-  ConsumerWakes(*core_.consumers).watch(acceptor_watches_, watch);
+bool CreditGate::watch_wakes(const std::function<Result<AcceptWatch>(int descriptor)>& watch) {
+  ConsumerWakes(*core_.consumers).watch(acceptor_watches(), watch);
+  return acceptor_watches();
 }
 
 void CreditGate::credits_came() {
-  if (!acceptor_watches_) return;  // a caller waits by now: the ring is for it
+  if (!acceptor_watches()) return;  // a caller waits by now: the ring is for it
   ConsumerWakes(*core_.consumers).drain();
   stop_watching();
   core_.consumers->refresh();

@@ -67,7 +67,13 @@ class CreditGate {
 
   /// The caller returns: the acceptor takes over if there is anything to watch.
   void watch_forwards();
-  void watch_wakes(const std::function<Result<AcceptWatch>(int descriptor)>& watch);
+  /// True if the acceptor must watch. Also without the lock: after a change to true the acceptor is
+  /// roused, which orders it.
+  [[nodiscard]] bool acceptor_watches() const noexcept {
+    return acceptor_watches_.load(std::memory_order_relaxed);
+  }
+  /// True if it watches them from here on.
+  bool watch_wakes(const std::function<Result<AcceptWatch>(int descriptor)>& watch);
   /// Called on the acceptor's thread: a consumer rang.
   void credits_came();
 
@@ -87,9 +93,10 @@ class CreditGate {
 
   ProducerCore& core_;
   std::function<void()> look_again_;
-  bool caller_waits_ = false;      // under the lock
-  bool acceptor_watches_ = false;  // under the lock; the intent to sleep is announced for it
-  unsigned noticed_ = 0;           // under the lock; a bit for each WaitReason::Kind
+  bool caller_waits_ = false;  // under the lock
+  // Written under the lock. The intent to sleep is announced for the acceptor.
+  std::atomic<bool> acceptor_watches_{false};
+  unsigned noticed_ = 0;  // under the lock; a bit for each WaitReason::Kind
   std::atomic<bool> stopping_{false};
 };
 

@@ -269,13 +269,15 @@ bool Producer::Impl::may_go_the_short_way(const SendOptions& options) const noex
   if (payload.size() > Message::kInlineBytes || payload.data() == nullptr ||
       CpuCharge::is_due(payload.size(), calls_) || !may_go_the_short_way(options)) [[unlikely]]
     return false;
-  Lock held = core_.lock();
-  const bool is_sent =
-      core_.publisher->try_publish_small({&payload, 1}, options.type, options.user) == 1;
-  held.unlock();
+  Publisher& publisher = *core_.publisher;
+  KeptMutex& mutex = core_.consumers->mutex();
+  mutex.lock_and_keep();
+  const bool is_sent = publisher.try_publish_small_to_only(payload, options.type, options.user) ||
+                       publisher.try_publish_small({&payload, 1}, options.type, options.user) == 1;
+  mutex.unlock();
   if (!is_sent) return false;
   ++calls_;
-  core_.note_small_sent(core_.publisher->published(), payload.size());
+  core_.note_small_sent(publisher.published(), payload.size());
   return true;
 }
 
@@ -304,7 +306,7 @@ std::size_t Producer::Impl::send_small_ones(std::span<const ConstByteSpan> paylo
   };
   const auto end = std::ranges::find_if_not(payloads, is_small);
   const CpuCharge charge(*core_.metrics.meter(), payloads.size() * Message::kInlineBytes, calls_++);
-  Lock held = core_.lock();
+  Lock held = core_.lock_and_keep();
   const std::size_t sent = core_.publisher->try_publish_small(
       payloads.first(static_cast<std::size_t>(end - payloads.begin())), options.type, options.user);
   held.unlock();
@@ -525,11 +527,17 @@ Result<Producer> Producer::connect(std::string_view name, const ProducerOptions&
 }
 
 Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
-  if (impl_ != nullptr && impl_->try_send_small(payload, options)) [[likely]]
-    return told(Result<void>(), far_side_.get(), payload.size());
-  return guarded_on(impl_, far_side_, "Producer", [&] {
-    return told(impl_->send(payload, options), far_side_.get(), payload.size());
-  });
+  if (impl_ != nullptr && impl_->try_send_small(payload, options)) [[likely]] {
+    if (far_side_) [[unlikely]]
+      far_side_->has_sent(payload.size());
+    return Result<void>();
+  }
+  const auto slow_send = [&]() __attribute__((noinline, cold)) {
+    return guarded_on(impl_, far_side_, "Producer", [&] {
+      return told(impl_->send(payload, options), far_side_.get(), payload.size());
+    });
+  };
+  return slow_send();
 }
 Result<std::size_t> Producer::send_batch(std::span<const ConstByteSpan> payloads,
                                          const SendOptions& options) {

@@ -31,7 +31,7 @@ struct LastCopy {
 /// A Producer::Impl owns it and lends it to its parts, which share this state and the accounting of
 /// what was sent.
 struct ProducerCore {
-  using Lock = std::unique_lock<std::mutex>;
+  using Lock = std::unique_lock<KeptMutex>;
   /// Which thread can give loans back: the caller alone, so that to wait for them is an error; or
   /// others, too.
   enum class Lent : std::uint8_t { by_caller, by_others };
@@ -39,6 +39,11 @@ struct ProducerCore {
   explicit ProducerCore(Pool from) noexcept : pool(std::move(from)) {}
 
   [[nodiscard]] Lock lock() const { return Lock(consumers->mutex()); }
+  /// The same for the thread that sends small messages, which keeps the lock: KeptMutex.
+  [[nodiscard]] Lock lock_and_keep() const {
+    consumers->mutex().lock_and_keep();
+    return {consumers->mutex(), std::adopt_lock};
+  }
   /// Under the lock.
   [[nodiscard]] Credits credits() const noexcept { return Credits(*consumers); }
   [[nodiscard]] ProducerPage& page() noexcept {

@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <type_traits>
 
 #include "core/channel/wire/format.hpp"
 
@@ -23,14 +24,37 @@ inline void write_header(MessageRecord& record, const MessageHeader& header) noe
   record.header.count = header.count;
 }
 
+/// Copies 1 to 48 bytes as two or three pieces of a known size, which may overlap: a few
+/// instructions, where a copy of any size takes a call or `rep movsb`.
+inline void copy_few(std::byte* to, const std::byte* from, Bytes count) noexcept {
+  const auto both_ends = [&](auto size) {
+    std::memcpy(to, from, size);
+    std::memcpy(to + count - size, from + count - size, size);
+  };
+  if (count >= 16) {
+    if (count > 32) std::memcpy(to + 16, from + 16, 16);
+    both_ends(std::integral_constant<Bytes, 16>());
+  } else if (count >= 8) {
+    both_ends(std::integral_constant<Bytes, 8>());
+  } else if (count >= 4) {
+    both_ends(std::integral_constant<Bytes, 4>());
+  } else {
+    std::memcpy(to + count / 2, from + count / 2, 1);
+    both_ends(std::integral_constant<Bytes, 1>());
+  }
+}
+
 inline void write_small(MessageRecord& record, ConstByteSpan payload,
                         const MessageHeader& header) noexcept {
-  if (payload.size() > kNearBytes)
-    std::memcpy(record.body.data() + kNearBytes, payload.data() + kNearBytes,
-                payload.size() - kNearBytes);
-  std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler's order only
-  if (!payload.empty())
-    std::memcpy(record.body.data(), payload.data(), std::min(payload.size(), kNearBytes));
+  static_assert(Message::kInlineBytes - kNearBytes <= 48 && kNearBytes <= 48);  // copy_few()
+  if (payload.size() > kNearBytes) {
+    copy_few(record.body.data() + kNearBytes, payload.data() + kNearBytes,
+             payload.size() - kNearBytes);
+    std::atomic_signal_fence(std::memory_order_seq_cst);  // keeps the compiler's order only
+    std::memcpy(record.body.data(), payload.data(), kNearBytes);
+  } else if (!payload.empty()) {
+    copy_few(record.body.data(), payload.data(), payload.size());
+  }
   write_header(record, header);
 }
 
