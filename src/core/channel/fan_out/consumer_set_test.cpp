@@ -108,7 +108,8 @@ TEST_F(ConsumerSetTest, WhatWaitsIsTheNextConsumers) {
 TEST_F(ConsumerSetTest, WhoLeavesLeavesWhatItHadNotTaken) {
   const unsigned first = join();
   publish_with_slot();
-  set().left(first);
+  ConsumerSet::Gone gone;
+  set().left(first, gone);
   EXPECT_EQ(set().count(), 0u);
   EXPECT_TRUE(set().lost());
   EXPECT_EQ(slots_in_use(), 1);
@@ -170,7 +171,8 @@ TEST_F(ConsumerSetTest, WhoRingsForChunksIsListenedToIfItBlocks) {
       if (heard_at(kStart) != 0) ring_at(kStart);
     }
     EXPECT_EQ(heard_at(kStart), policy == SlowConsumer::block ? 1u : 0u);
-    set().left(consumer.id());
+    ConsumerSet::Gone gone;
+    set().left(consumer.id(), gone);
   }
 }
 

@@ -128,6 +128,69 @@ TEST_F(Newcomer, WhoIsBusyWhileSlabsComeAndGoIsNotCutOff) {
   EXPECT_TRUE(same(newest->bytes(), pattern(5000, 9)));
 }
 
+// Readers join and leave while the producer sends and its memory comes and goes: a newcomer may be
+// told of memory, and of that memory's end, before it is told that it has joined. Seen to fail when
+// a reader did not take in the end before `ready`, and with a crash when a reader that left was
+// destroyed before the lock was taken.
+TEST_F(Newcomer, ComesAndGoesWhileMessagesAreSent) {
+  constexpr std::uint64_t kJoins = 150;
+  options_.pool.slab_bytes = 4096;
+  options_.slots = 4;
+  Producer out = *make_producer("frames", options_);
+  Pool pool = out.pool();
+  Consumer first = *Consumer::open("frames", consumer_options(options_), soon());
+  std::atomic<unsigned> joining{2};
+  std::vector<std::thread> newcomers;
+  for (const unsigned take : {0u, 2u})
+    newcomers.emplace_back([&, take] {
+      ConsumerOptions passed_over = consumer_options(options_);
+      passed_over.when_slow = SlowConsumer::drop_newest;
+      for (std::uint64_t i = 0; i < kJoins; ++i) {
+        auto newcomer = Consumer::open("frames", passed_over, soon());
+        EXPECT_TRUE(newcomer) << i << ": " << to_string(newcomer.error());
+        for (unsigned taken = 0; newcomer && taken < take; ++taken)
+          EXPECT_TRUE(newcomer->receive(soon()));
+      }
+      joining.fetch_sub(1, std::memory_order_relaxed);
+    });
+  std::uint64_t sent = 0;
+  const auto exchange = [&](Bytes size) {
+    ++sent;
+    ASSERT_TRUE(out.send(pattern(size, sent), {.deadline = soon(), .user = sent}));
+    const auto message = first.receive(soon());
+    ASSERT_TRUE(message) << sent << ": " << to_string(message.error());
+    EXPECT_EQ(message->info().user, sent);
+    EXPECT_TRUE(same(message->bytes(), pattern(size, sent)));
+  };
+  while (joining.load(std::memory_order_relaxed) != 0 && !HasFailure()) {
+    exchange(1 + sent % Message::kInlineBytes);
+    exchange(4096);
+    pool.trim();
+  }
+  for (std::thread& one : newcomers) one.join();
+  EXPECT_EQ(out.metrics().messages, sent);
+}
+
+// Each size has its own pieces: copy_few(). What the place held before must not show.
+TEST_F(Newcomer, GetsEachSmallSizeWhole) {
+  Producer out = *make_producer("frames", options_);
+  Consumer in = *Consumer::open("frames", consumer_options(options_), soon());
+  Bytes bytes = 0;
+  for (unsigned round = 0; round < 16; ++round)
+    for (Bytes size = 0; size <= Message::kInlineBytes; ++size) {
+      const auto payload = pattern(size + round, size);  // from an address that is aligned or not
+      const auto part = ConstByteSpan(payload).subspan(round);
+      ASSERT_TRUE(out.send(part, soon()));
+      const auto message = in.receive(soon());
+      ASSERT_TRUE(message) << to_string(message.error());
+      EXPECT_TRUE(same(message->bytes(), part)) << size << " bytes";
+      bytes += size;
+    }
+  const MetricsReport told = out.metrics();
+  EXPECT_EQ(told.messages, 16 * (Message::kInlineBytes + 1));
+  EXPECT_EQ(told.bytes, bytes);
+}
+
 // Defect: beside what had waited for it and a whole history its ring had no cell left for loans
 // that were out, and their messages were lost, though they were published without an error.
 TEST_F(Newcomer, HasRoomForLoansThatWereOutWhenItJoined) {
