@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "core/base/poison.hpp"
 #include "core/channel/consumer/consumer_core.hpp"
-#include "core/memory/pool/slab.hpp"
 
 namespace gantry {
 
@@ -24,8 +24,9 @@ class GANTRY_LOCAL LookedPlace final : public detail::SlotOwner {
   /// Bytes of a place, to read.
   [[nodiscard]] ConstByteSpan bytes(const BesidePlace& at) const noexcept {
     const auto& place = core_.page().beside[at.place];
-    unpoison({const_cast<std::byte*>(place.data()), at.bytes});  // NOLINT: its shadow alone
-    return ConstByteSpan(place).first(at.bytes);
+    const ConstByteSpan bytes = ConstByteSpan(place).first(at.bytes);
+    unpoison(bytes);
+    return bytes;
   }
   /// A look begins; the message is taken next.
   void begin(const MessageHeader& header, ConstByteSpan bytes) noexcept {
@@ -39,8 +40,8 @@ class GANTRY_LOCAL LookedPlace final : public detail::SlotOwner {
   /// The look ends. The producer does not wait for it, so nobody must be woken.
   void give_back(std::uint64_t) noexcept override {
     if (!core_.fork_guard.is_this()) return;  // a fork's copy: the parent still looks
-    poison({const_cast<std::byte*>(bytes_.data()), bytes_.size()});  // NOLINT: as above
-    core_.own_page().looking.store(0, std::memory_order_release);    // [Q]
+    poison(bytes_);
+    core_.own_page().looking.store(0, std::memory_order_release);  // [Q]
     GANTRY_STEP(look_ended);
   }
   /// Does not keep this: whoever looks keeps the end.

@@ -10,26 +10,10 @@
 #include <map>
 #include <mutex>
 
+#include "core/base/poison.hpp"
 #include "core/memory/pool/free_ranges.hpp"
 
-#if defined(__SANITIZE_ADDRESS__)
-#include <sanitizer/asan_interface.h>
-#endif
-
 namespace gantry {
-
-#if defined(__SANITIZE_ADDRESS__)
-/// AddressSanitizer then reports every use of freed pool memory.
-inline void poison(ByteSpan memory) noexcept {
-  __asan_poison_memory_region(memory.data(), memory.size());
-}
-inline void unpoison(ByteSpan memory) noexcept {
-  __asan_unpoison_memory_region(memory.data(), memory.size());
-}
-#else
-inline void poison(ByteSpan) noexcept {}
-inline void unpoison(ByteSpan) noexcept {}
-#endif
 
 #if defined(NDEBUG)
 inline constexpr bool kSpoils = false;
