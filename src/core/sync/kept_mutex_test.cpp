@@ -103,7 +103,7 @@ TEST(KeptMutex, ItIsGivenBackToAKeeperThatUsedIt) {
 // fail without await_keeper(), and to hang without heavy_fence() (not under ThreadSanitizer, where
 // light_fence() is one too). tests/model has the orders that this machine does not show.
 TEST(KeptMutex, TheKeeperAndOthersAreNeverInsideTogether) {
-  constexpr std::uint64_t kVisits = 2000;
+  constexpr std::uint64_t kVisits = 200;
   test::Torn<KeptMutex> guarded;
   std::atomic<bool> done{false};
   std::atomic<std::uint64_t> kept{0};

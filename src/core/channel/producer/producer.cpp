@@ -238,6 +238,7 @@ Result<void> Producer::Impl::stay_in_order(Deadline deadline) {
 Result<void> Producer::Impl::await_turn(Deadline deadline) {
   GANTRY_TRY(check_open());
   GANTRY_TRY(loans_.check_landed());
+  core_.keep_lock();
   return stay_in_order(deadline);
 }
 
@@ -397,6 +398,7 @@ std::optional<Result<void>> Producer::Impl::send_at_once(SendJob& job) {
   Bytes bytes = job.payload.size();
   for (const Draft::Part& part : job.parts) bytes += part.bytes.size();
   const bool needs_slot = !job.parts.empty() || bytes > Message::kInlineBytes;
+  core_.keep_lock();
   if (!needs_slot && try_send_small(job.payload, options)) return Result<void>();
   if (needs_slot && job.parts.empty()) {
     const CpuCharge charge(*core_.metrics.meter(), bytes, calls_++);

@@ -3,6 +3,7 @@
 
 #include <memory>
 #include <mutex>
+#include <utility>
 
 #include "core/base/os/fork.hpp"
 #include "core/channel/fan_out/credits.hpp"
@@ -39,10 +40,14 @@ struct ProducerCore {
   explicit ProducerCore(Pool from) noexcept : pool(std::move(from)) {}
 
   [[nodiscard]] Lock lock() const { return Lock(consumers->mutex()); }
-  /// The same for the thread that sends small messages, which keeps the lock: KeptMutex.
+  /// The same for the caller's thread, which keeps the lock: KeptMutex.
   [[nodiscard]] Lock lock_and_keep() const {
     consumers->mutex().lock_and_keep();
     return {consumers->mutex(), std::adopt_lock};
+  }
+  /// The caller's thread is about to send: from its first message on it keeps the lock.
+  void keep_lock() {
+    if (!std::exchange(keeps_lock, true)) static_cast<void>(lock_and_keep());
   }
   /// Under the lock.
   [[nodiscard]] Credits credits() const noexcept { return Credits(*consumers); }
@@ -116,6 +121,7 @@ struct ProducerCore {
   ConsumerSet* consumers = nullptr;  // the publisher's
   Rotation rotation{1, 0};           // under the lock
   LastCopy last_copy;                // under the lock
+  bool keeps_lock = false;           // of the caller
   std::string engine_name;
   std::unique_ptr<Lane> lane;  // copies for send()
   std::uint64_t opened_ns = 0;
