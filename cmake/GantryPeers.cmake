@@ -100,6 +100,8 @@ if(TARGET gantry-peer-iceoryx)
   target_compile_options(gantry-peer-iceoryx PRIVATE -Wno-null-dereference)  # in its headers
 endif()
 
+gantry_peer(tachyon LIBRARIES ${CMAKE_DL_LIBS})  # no package: opened where it runs
+
 find_path(PEER_BOOST_INCLUDE boost/interprocess/ipc/message_queue.hpp)
 gantry_peer(boost NEEDS PEER_BOOST_INCLUDE INCLUDES ${PEER_BOOST_INCLUDE} LIBRARIES rt)
 

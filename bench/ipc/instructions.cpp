@@ -71,12 +71,13 @@ class Counter {
 std::vector<SubjectKind> countable(const Settings& settings, Report& report,
                                    const std::string& folder) {
   auto kinds = own_subjects(false);
-  if (settings.wants_peers())
-    for (SubjectKind& peer : peer_subjects(report.skipped, callgrind_words(kFunction, folder)))
-      kinds.push_back(std::move(peer));
+  const auto wants = [&](std::string_view subject) { return settings.wants(subject); };
   std::erase_if(kinds, [&](const SubjectKind& kind) {
-    return !settings.wants(kind.name) || kind.name.starts_with("limit/");
+    return !wants(kind.name) || kind.name.starts_with("limit/");
   });
+  if (settings.wants_peers())
+    for (SubjectKind& peer : peer_subjects(report, wants, callgrind_words(kFunction, folder)))
+      kinds.push_back(std::move(peer));
   return kinds;
 }
 

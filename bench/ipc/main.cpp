@@ -22,11 +22,10 @@ constexpr Bytes kBesides = Bytes{512} << 20;  // what all processes take besides
 std::vector<SubjectKind> kinds_of(const Settings& settings, Report& report) {
   std::vector<SubjectKind> kinds =
       own_subjects(settings.wants_peers() || !settings.subjects.empty());
+  const auto wants = [&](std::string_view subject) { return settings.wants(subject); };
+  std::erase_if(kinds, [&](const SubjectKind& kind) { return !wants(kind.name); });
   if (settings.wants_peers())
-    for (SubjectKind& peer : peer_subjects(report.skipped)) kinds.push_back(std::move(peer));
-  std::erase_if(kinds, [&](const SubjectKind& kind) { return !settings.wants(kind.name); });
-  std::erase_if(report.skipped,
-                [&](const Skipped& skipped) { return !settings.wants(skipped.subject); });
+    for (SubjectKind& peer : peer_subjects(report, wants)) kinds.push_back(std::move(peer));
   return kinds;
 }
 

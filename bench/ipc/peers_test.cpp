@@ -10,6 +10,7 @@ namespace {
 
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
+using ::testing::Not;
 
 struct Named {
   const char* subject;
@@ -20,11 +21,17 @@ constexpr Named kPeers[] = {
     {"openmpi", "gantry-peer-openmpi"},   {"openmpi/cma", "gantry-peer-openmpi"},
     {"ucx", "gantry-peer-ucx"},           {"ucx/cma", "gantry-peer-ucx"},
     {"iceoryx", "gantry-peer-iceoryx"},   {"iceoryx/loan", "gantry-peer-iceoryx"},
-    {"zeromq", "gantry-peer-zeromq"},     {"nng", "gantry-peer-nng"},
-    {"boost/queue", "gantry-peer-boost"}, {"boost/memory", "gantry-peer-boost"}};
+    {"tachyon", "gantry-peer-tachyon"},   {"zeromq", "gantry-peer-zeromq"},
+    {"nng", "gantry-peer-nng"},           {"boost/queue", "gantry-peer-boost"},
+    {"boost/memory", "gantry-peer-boost"}};
 
 bool is_built(const Named& peer) {
   return fs::exists(fs::path(GANTRY_BENCH_PROGRAMS) / peer.program);
+}
+/// And its library is there.
+bool starts(const Named& peer) {
+  const std::string program = (fs::path(GANTRY_BENCH_PROGRAMS) / peer.program).string();
+  return is_built(peer) && std::system((program + " --version >/dev/null 2>&1").c_str()) == 0;
 }
 
 /// Names in memory that is shared by name, and those that iceoryx leaves in its folder.
@@ -48,7 +55,13 @@ class Peers : public BenchTest {
 TEST_F(Peers, EachIsMeasuredOrSkippedWithTheReason) {
   const json document = document_of({"--peers", "--cases", "latency", "--sizes", "4K"});
   const auto metrics = grouped(document, "subject", "metric");
+  const auto version_of = [&](const std::string& subject) -> std::string {
+    for (const json& peer : document.value("peers", json::array()))
+      if (peer.at("subject") == subject) return peer.at("version");
+    return {};
+  };
   for (const Named& peer : kPeers) {
+    EXPECT_EQ(version_of(peer.subject).empty(), !starts(peer)) << peer.subject;
     if (metrics.contains(peer.subject)) continue;
     ASSERT_TRUE(is_skipped(document, peer.subject)) << peer.subject;
     if (!is_built(peer)) {
@@ -57,12 +70,23 @@ TEST_F(Peers, EachIsMeasuredOrSkippedWithTheReason) {
   }
 }
 
+// Here it cannot be loaded, and the reason says which file that was.
+TEST_F(Peers, LibrariesOfThePathComeFirst) {
+  const std::string library = scratch_.path() + "/lib/libtachyon.so";
+  fs::create_directory(scratch_.path() + "/lib");
+  std::ofstream(library) << "no library";
+  const json document = document_of({"--subjects", "tachyon,limit/two-lines", "--cases", "latency",
+                                     "--sizes", "64", "--peers-path", scratch_.path()});
+  EXPECT_THAT(reason_of(document, "tachyon"), HasSubstr(library));
+  EXPECT_THAT(reason_of(document, "tachyon"), Not(HasSubstr("\n")));
+}
+
 /// One peer alone, where it was built.
 class Peer : public Peers, public ::testing::WithParamInterface<Named> {
  protected:
   void SetUp() override {
     Peers::SetUp();
-    if (!is_built(GetParam())) GTEST_SKIP() << "not built";
+    if (!starts(GetParam())) GTEST_SKIP() << "not built, or its library is missing";
     if (::access("/tmp/iox-unique-roudi.lock", F_OK) == 0) GTEST_SKIP() << "a RouDi runs";
     before_ = shared_names();
   }

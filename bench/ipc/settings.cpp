@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "../peers/built.hpp"
 #include "../peers/list.hpp"
 #include "../support/program/choices.hpp"
 #include "subjects.hpp"
@@ -62,7 +63,8 @@ Manual manual(Settings& settings) {
                           "usual", "usual", parse_questions),
               option_into(settings.subjects, "--subjects",
                           "Subjects or families of them: gantry,openmpi/cma", "all", "all",
-                          parse_subjects)},
+                          parse_subjects),
+              peers_path_option()},
       .flags = {{"--kept-payload",
                  "Change only three words of a payload between trips, so that who copies from the "
                  "sender's own memory finds it in the reader's cache",

@@ -32,11 +32,10 @@ Network make_network(const Settings& settings) {
 std::vector<SubjectKind> kinds_of(const Settings& settings, const Network& network,
                                   Report& report) {
   std::vector<SubjectKind> kinds = own_link_subjects(network);
+  const auto wants = [&](std::string_view subject) { return settings.wants(subject); };
+  std::erase_if(kinds, [&](const SubjectKind& kind) { return !wants(kind.name); });
   if (settings.wants_peers())
-    for (SubjectKind& peer : tcp_peers(network, report.skipped)) kinds.push_back(std::move(peer));
-  std::erase_if(kinds, [&](const SubjectKind& kind) { return !settings.wants(kind.name); });
-  std::erase_if(report.skipped,
-                [&](const Skipped& skipped) { return !settings.wants(skipped.subject); });
+    for (SubjectKind& peer : tcp_peers(network, report, wants)) kinds.push_back(std::move(peer));
   return kinds;
 }
 

@@ -90,13 +90,12 @@ constexpr TcpPeer kTcpPeers[] = {
 
 }  // namespace
 
-std::vector<SubjectKind> tcp_peers(const Network& network, std::vector<Skipped>& skipped) {
+std::vector<SubjectKind> tcp_peers(const Network& network, Report& report,
+                                   const std::function<bool(std::string_view)>& wants) {
   std::vector<SubjectKind> kinds;
   for (const TcpPeer& peer : kTcpPeers) {
-    if (auto lack = lack_of_peer(peer.program, peer.packages)) {
-      skipped.push_back({peer.name, *std::move(lack)});
-      continue;
-    }
+    if (!wants(peer.name)) continue;
+    if (!admit_peer(report, peer.name, peer.program, peer.packages)) continue;
     SubjectKind kind{
         .name = peer.name,
         .make = [&peer, &network](const Case& what) { return peer.make(peer, what, network); },

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "../peers/built.hpp"
 #include "../support/program/choices.hpp"
 #include "subjects.hpp"
 
@@ -66,7 +67,8 @@ Manual manual(Settings& settings) {
                           parse_questions),
               option_into(settings.subjects, "--subjects",
                           "Subjects or families of them: gantry,zeromq-tcp", "all", "all",
-                          parse_subjects)},
+                          parse_subjects),
+              peers_path_option()},
       .flags = {{"--loopback", "Make no namespaces: everything over loopback",
                  &settings.stays_on_loopback}}};
 }

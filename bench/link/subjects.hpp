@@ -33,9 +33,10 @@ SubjectKind tcp_ping_pong(const Network& network);    ///< Limit: 64 B, both end
 
 /// Those of Gantry and the limits, in the order of the tables, each end in its host.
 [[nodiscard]] std::vector<SubjectKind> own_link_subjects(const Network& network);
-/// Other systems over TCP; `skipped` gets those that were not built, with the reason.
-[[nodiscard]] std::vector<SubjectKind> tcp_peers(const Network& network,
-                                                 std::vector<Skipped>& skipped);
+/// Other systems over TCP, those that `wants` says; `report` gets their versions, and under
+/// `skipped` those that were not built or do not start, with the reason.
+[[nodiscard]] std::vector<SubjectKind> tcp_peers(
+    const Network& network, Report& report, const std::function<bool(std::string_view)>& wants);
 [[nodiscard]] std::vector<std::string> own_link_names();
 [[nodiscard]] std::vector<std::string> tcp_peer_names();
 

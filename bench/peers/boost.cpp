@@ -5,6 +5,7 @@
 #include <boost/interprocess/mapped_region.hpp>
 #include <boost/interprocess/shared_memory_object.hpp>
 #include <boost/interprocess/sync/interprocess_semaphore.hpp>
+#include <boost/version.hpp>
 #include <cstring>
 #include <new>
 
@@ -244,10 +245,16 @@ Result<std::unique_ptr<Responder>> open_responder(const Assignment& told) try {
   return Unexpected(boost_error(problem));
 }
 
+Result<std::string> version() {
+  return version_text("Boost " + std::to_string(BOOST_VERSION / 100000) + "." +
+                          std::to_string(BOOST_VERSION / 100 % 1000),
+                      nullptr);
+}
+
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_peer(argc, argv, {open_requester, open_responder});
+  return run_peer(argc, argv, {open_requester, open_responder, version});
 }

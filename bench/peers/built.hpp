@@ -3,6 +3,10 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <vector>
+
+#include "../support/program/options.hpp"
+#include "../support/report/report.hpp"
 
 namespace gantry::bench {
 
@@ -12,5 +16,16 @@ namespace gantry::bench {
 /// Why that file cannot take part, if it was not built for want of `packages`.
 [[nodiscard]] std::optional<std::string> lack_of_peer(const std::string& file,
                                                       std::string_view packages);
+
+/// Whether a peer's program can take part. True: the report has the version of its library. False:
+/// the report has the reason under `skipped`: the program was not built for want of `packages`, or
+/// does not start, as where a library is missing.
+[[nodiscard]] bool admit_peer(Report& report, const std::string& subject,
+                              const std::string& program, std::string_view packages);
+
+/// --peers-path: folders of installations that are searched before the system's. Set in this
+/// process' environment, so that the programs of peers that it starts find them: each folder, its
+/// `lib` and `lib64` in $LD_LIBRARY_PATH, its `bin` in $PATH.
+[[nodiscard]] OwnOption peers_path_option();
 
 }  // namespace gantry::bench

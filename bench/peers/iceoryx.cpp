@@ -6,6 +6,7 @@
 #include <iceoryx_posh/popo/untyped_publisher.hpp>
 #include <iceoryx_posh/popo/untyped_subscriber.hpp>
 #include <iceoryx_posh/runtime/posh_runtime.hpp>
+#include <iceoryx_versions.hpp>
 
 #include "peer.hpp"
 
@@ -192,10 +193,14 @@ Result<std::unique_ptr<Responder>> open_responder(const Assignment& told) {
   return end;
 }
 
+Result<std::string> version() {
+  return version_text("iceoryx " ICEORYX_LATEST_RELEASE_VERSION, nullptr);
+}
+
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_peer(argc, argv, {open_requester, open_responder});
+  return run_peer(argc, argv, {open_requester, open_responder, version});
 }

@@ -276,10 +276,18 @@ Result<std::unique_ptr<Base>> open(const Assignment& told) {
   return End::open(std::move(*connection), told.what);
 }
 
+Result<std::string> version() {
+  const std::uint32_t number = fi_version();  // of its interface: 1.17, not 1.17.0
+  return version_text(
+      "libfabric " + std::to_string(FI_MAJOR(number)) + "." + std::to_string(FI_MINOR(number)),
+      reinterpret_cast<const void*>(&fi_version));
+}
+
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_peer(argc, argv, {open<Requester, FabricRequester>, open<Responder, FabricResponder>});
+  return run_peer(argc, argv,
+                  {open<Requester, FabricRequester>, open<Responder, FabricResponder>, version});
 }

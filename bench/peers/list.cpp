@@ -65,9 +65,7 @@ Subjects make_iceoryx(const std::string& program, const std::string& variant, co
 
 Subjects make_openmpi(const std::string&, const std::string& variant, const Case& what,
                       const Wrapper& wrapper) {
-  return make_mpi(what, {.settings = {"btl", "vader,self", "pml", "ob1",
-                                      "btl_vader_single_copy_mechanism", variant},
-                         .wrapper = wrapper});
+  return make_mpi(what, {.settings = shared_memory_settings(variant), .wrapper = wrapper});
 }
 
 struct Entry {
@@ -79,8 +77,10 @@ struct Entry {
   unsigned buffers = 3;
   unsigned most_in_flight = kMostInFlight;
   unsigned most_readers = kMostReaders;
+  Bytes most_bytes = ~Bytes{0};
 };
 
+constexpr Bytes kMostOfTachyon = Bytes{1} << 20;  // its ring has 8 MiB
 constexpr const char* kMpiPackages = "openmpi-bin libopenmpi-dev";
 constexpr const char* kIceoryxPackages =
     "iceoryx libiceoryx-posh-dev libiceoryx-hoofs-dev libacl1-dev";
@@ -90,6 +90,7 @@ constexpr Entry kEntries[] = {
     {"openmpi/cma", "gantry-peer-openmpi", "cma", kMpiPackages, make_openmpi},
     {"ucx", "gantry-peer-ucx", "posix", "libucx-dev", make_plain},
     {"ucx/cma", "gantry-peer-ucx", "cma", "libucx-dev", make_plain},
+    {"tachyon", "gantry-peer-tachyon", "", "libtachyon.so", make_plain, 3, 1, 1, kMostOfTachyon},
     {"iceoryx", "gantry-peer-iceoryx", "copy", kIceoryxPackages, make_iceoryx, 4},
     {"iceoryx/loan", "gantry-peer-iceoryx", "loan", kIceoryxPackages, make_iceoryx, 4, 1},
     {"zeromq", "gantry-peer-zeromq", "", "libzmq3-dev", make_plain},
@@ -100,13 +101,13 @@ constexpr Entry kEntries[] = {
 
 }  // namespace
 
-std::vector<SubjectKind> peer_subjects(std::vector<Skipped>& skipped, const Wrapper& wrapper) {
+std::vector<SubjectKind> peer_subjects(Report& report,
+                                       const std::function<bool(std::string_view)>& wants,
+                                       const Wrapper& wrapper) {
   std::vector<SubjectKind> kinds;
   for (const Entry& entry : kEntries) {
-    if (auto lack = lack_of_peer(entry.program, entry.packages)) {
-      skipped.push_back({entry.name, *std::move(lack)});
-      continue;
-    }
+    if (!wants(entry.name)) continue;
+    if (!admit_peer(report, entry.name, entry.program, entry.packages)) continue;
     kinds.push_back({.name = entry.name,
                      .make =
                          [&entry, wrapper](const Case& what) {
@@ -115,7 +116,8 @@ std::vector<SubjectKind> peer_subjects(std::vector<Skipped>& skipped, const Wrap
                      .buffers = entry.buffers,
                      .is_peer = true,
                      .most_in_flight = entry.most_in_flight,
-                     .most_readers = entry.most_readers});
+                     .most_readers = entry.most_readers,
+                     .most_bytes = entry.most_bytes});
   }
   return kinds;
 }

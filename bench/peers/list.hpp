@@ -8,9 +8,11 @@ namespace gantry::bench {
 /// Puts words before those of a requester's own program: valgrind and its arguments.
 using Wrapper = std::vector<std::string>;
 
-/// In the order of the tables; `skipped` gets those that were not built, with the reason.
-[[nodiscard]] std::vector<SubjectKind> peer_subjects(std::vector<Skipped>& skipped,
-                                                     const Wrapper& wrapper = {});
+/// Those that `wants` says, in the order of the tables; `report` gets their versions, and under
+/// `skipped` those that were not built or do not start, with the reason.
+[[nodiscard]] std::vector<SubjectKind> peer_subjects(
+    Report& report, const std::function<bool(std::string_view)>& wants,
+    const Wrapper& wrapper = {});
 
 /// Their names, built or not.
 [[nodiscard]] std::vector<std::string> peer_names();

@@ -8,10 +8,12 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
+#include "../support/system/command.hpp"
 #include "../support/system/cpus.hpp"
 
 namespace gantry::bench {
@@ -66,12 +68,16 @@ class MpiJob final : public Subject {
   std::string log_;
 };
 
+/// From 5 on mpirun is PRRTE's, and the transport `vader` is called `sm`.
+constexpr unsigned kFirstOfPrrte = 5;
+
 /// How mpirun starts its daemon on the reader's host: by this file, to which it says that host's
 /// name and a command of the shell.
 std::vector<std::string> words_of_agent(const Case& what, const MpiHosts& hosts) {
   const std::string file = what.directory + "/agent";
   std::ofstream(file) << fmt::format("shift\nexec {} sh -c \"$*\"\n",
                                      fmt::join(hosts.answering_words, " "));
+  if (mpirun_major() >= kFirstOfPrrte) return {"--prtemca", "plm_ssh_agent", "sh " + file};
   return {"--mca", "plm_rsh_agent", "sh " + file};
 }
 
@@ -79,10 +85,13 @@ std::vector<std::string> words_of_mpirun(const Case& what, const std::string& sh
                                          const MpiLaunch& launch) {
   std::vector<std::string> words;
   if (launch.hosts) words = launch.hosts->asking_words;
-  words.insert(words.end(),
-               {"mpirun", "--allow-run-as-root", "--bind-to", "none", "--mca", "orte_tmpdir_base",
-                what.directory, "--mca", "btl_vader_backing_directory", shared, "--mca",
-                "mpi_yield_when_idle", what.crowded ? "1" : "0"});
+  const bool is_prrte = mpirun_major() >= kFirstOfPrrte;
+  words.insert(
+      words.end(),
+      {"mpirun", "--allow-run-as-root", "--bind-to", "none", is_prrte ? "--prtemca" : "--mca",
+       is_prrte ? "prte_tmpdir_base" : "orte_tmpdir_base", what.directory, "--mca",
+       is_prrte ? "btl_sm_backing_directory" : "btl_vader_backing_directory", shared, "--mca",
+       "mpi_yield_when_idle", what.crowded ? "1" : "0"});
   if (launch.hosts)
     for (std::string& word : words_of_agent(what, *launch.hosts)) words.push_back(std::move(word));
   for (std::size_t i = 0; i + 1 < launch.settings.size(); i += 2)
@@ -106,6 +115,23 @@ std::vector<std::string> words_of_rank(const Assignment& told, const MpiLaunch& 
 }
 
 }  // namespace
+
+unsigned mpirun_major() {
+  static const unsigned major = [] {
+    const std::string said = output_of({"mpirun", "--version"}).value_or("");
+    constexpr std::string_view kBefore = "(Open MPI) ";  // "mpirun (Open MPI) 5.0.8"
+    const auto at = said.find(kBefore);
+    return at == std::string::npos
+               ? 0u
+               : static_cast<unsigned>(std::strtoul(&said[at + kBefore.size()], nullptr, 10));
+  }();
+  return major;
+}
+
+std::vector<std::string> shared_memory_settings(const std::string& single_copy) {
+  if (mpirun_major() >= kFirstOfPrrte) return {"btl", "sm,self", "pml", "ob1", "smsc", single_copy};
+  return {"btl", "vader,self", "pml", "ob1", "btl_vader_single_copy_mechanism", single_copy};
+}
 
 Result<std::unique_ptr<Subject>> make_mpi(const Case& size, const MpiLaunch& launch) {
   Case what = size;

@@ -18,6 +18,11 @@ struct MpiLaunch {
   std::optional<MpiHosts> hosts{};      ///< None: all ranks here.
 };
 
+/// The major version of the mpirun in $PATH; 0: none that says so.
+[[nodiscard]] unsigned mpirun_major();
+/// MpiLaunch::settings of ranks that share memory; `single_copy`: "none", "cma".
+[[nodiscard]] std::vector<std::string> shared_memory_settings(const std::string& single_copy);
+
 /// Ranks that mpirun starts, rank 0 the requester.
 [[nodiscard]] Result<std::unique_ptr<Subject>> make_mpi(const Case& what, const MpiLaunch& launch);
 

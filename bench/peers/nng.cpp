@@ -140,10 +140,15 @@ Result<std::unique_ptr<Responder>> open_responder(const Assignment& told) {
   return std::make_unique<NngResponder>(std::move(*socket), told.what);
 }
 
+Result<std::string> version() {
+  return version_text(std::string("nng ") + nng_version(),
+                      reinterpret_cast<const void*>(&nng_version));
+}
+
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_peer(argc, argv, {open_requester, open_responder});
+  return run_peer(argc, argv, {open_requester, open_responder, version});
 }

@@ -157,10 +157,19 @@ Result<std::unique_ptr<Responder>> open_responder(const Assignment& told) {
   return std::make_unique<MpiResponder>(std::move(*session), told.what);
 }
 
+Result<std::string> version() {
+  char text[MPI_MAX_LIBRARY_VERSION_STRING] = {};
+  int length = 0;
+  MPI_Get_library_version(text, &length);
+  const std::string_view said(text);  // "Open MPI v4.1.4, package: ..."
+  return version_text(said.substr(0, said.find_first_of(",\n")),
+                      reinterpret_cast<const void*>(&MPI_Get_library_version));
+}
+
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_peer(argc, argv, {open_requester, open_responder});
+  return run_peer(argc, argv, {open_requester, open_responder, version});
 }

@@ -1,12 +1,15 @@
 #include "peer.hpp"
 
+#include <dlfcn.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/un.h>
 #include <unistd.h>
 
+#include <climits>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "../support/system/cpus.hpp"
@@ -58,9 +61,27 @@ void run(Link& link, const Assignment& told, const Peer& peer) {
     run_responder(link, [&] { return open_free(peer.open_responder, told); });
 }
 
+int print_version(const Peer& peer) {
+  const auto version = peer.version();
+  if (!version) {
+    std::fputs((version.error().message + "\n").c_str(), stderr);
+    return 1;
+  }
+  return std::puts(version->c_str()) < 0 ? 1 : 0;
+}
+
 }  // namespace
 
+std::string version_text(std::string_view version, const void* function) {
+  std::string text(version);
+  Dl_info info{};
+  char real[PATH_MAX];
+  if (function == nullptr || ::dladdr(function, &info) == 0) return text;
+  return text + "\n" + (::realpath(info.dli_fname, real) != nullptr ? real : info.dli_fname);
+}
+
 int run_peer(int argc, const char* const* argv, const Peer& peer) {
+  if (argc == 2 && std::string_view(argv[1]) == "--version") return print_version(peer);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   ::signal(SIGINT, SIG_IGN);
   ::signal(SIGPIPE, SIG_IGN);

@@ -14,7 +14,12 @@ namespace gantry::bench {
 struct Peer {
   Result<std::unique_ptr<Requester>> (*open_requester)(const Assignment&);
   Result<std::unique_ptr<Responder>> (*open_responder)(const Assignment&);
+  /// What `--version` prints: version_text() of the library that this process loaded.
+  Result<std::string> (*version)();
 };
+
+/// A version, and the file that `function` comes from; null: the library is compiled in.
+[[nodiscard]] std::string version_text(std::string_view version, const void* function);
 
 /// What main() of a peer's program does. The status to exit with.
 int run_peer(int argc, const char* const* argv, const Peer& peer);

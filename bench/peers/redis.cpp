@@ -210,10 +210,17 @@ Result<std::unique_ptr<Responder>> open_responder(const Assignment& told) {
   return RedisResponder::open(std::move(*requests), std::move(*replies), told.what);
 }
 
+/// Of its client; the server is the one in $PATH.
+Result<std::string> version() {
+  return version_text("hiredis " + std::to_string(HIREDIS_MAJOR) + "." +
+                          std::to_string(HIREDIS_MINOR) + "." + std::to_string(HIREDIS_PATCH),
+                      reinterpret_cast<const void*>(&redisConnect));
+}
+
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_peer(argc, argv, {open_requester, open_responder});
+  return run_peer(argc, argv, {open_requester, open_responder, version});
 }

@@ -210,10 +210,16 @@ Result<std::unique_ptr<Base>> open(const Assignment& told) {
   return std::make_unique<End>(std::move(*worker), told.what);
 }
 
+Result<std::string> version() {
+  return version_text(std::string("UCX ") + ucp_get_version_string(),
+                      reinterpret_cast<const void*>(&ucp_get_version_string));
+}
+
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_peer(argc, argv, {open<Requester, UcxRequester>, open<Responder, UcxResponder>});
+  return run_peer(argc, argv,
+                  {open<Requester, UcxRequester>, open<Responder, UcxResponder>, version});
 }

@@ -182,10 +182,18 @@ Result<std::unique_ptr<Responder>> open_responder(const Assignment& told) {
   return std::make_unique<ZmqResponder>(std::move(ends), told.what);
 }
 
+Result<std::string> version() {
+  int major = 0, minor = 0, patch = 0;
+  zmq_version(&major, &minor, &patch);
+  return version_text(
+      "ZeroMQ " + std::to_string(major) + "." + std::to_string(minor) + "." + std::to_string(patch),
+      reinterpret_cast<const void*>(&zmq_version));
+}
+
 }  // namespace
 }  // namespace gantry::bench
 
 int main(int argc, char** argv) {
   using namespace gantry::bench;
-  return run_peer(argc, argv, {open_requester, open_responder});
+  return run_peer(argc, argv, {open_requester, open_responder, version});
 }

@@ -74,6 +74,8 @@ INSTANTIATE_TEST_SUITE_P(OfAll, WrongUsage,
 const std::vector<Call> kWrong = {
     {"ipc", {"--subjects", "pigeon"}, {"no subject 'pigeon'"}},
     {"ipc", {"--cases", "all,odd"}, {"no case 'all'"}},
+    {"ipc", {"--peers-path", "/nowhere"}, {"--peers-path: there is no folder '/nowhere'"}},
+    {"link", {"--peers-path", "/nowhere"}, {"--peers-path: there is no folder '/nowhere'"}},
     {"link", {"--subjects", "pigeon"}, {"no subject 'pigeon'", "there are: gantry/stream"}},
     {"link", {"--cases", "latency"}, {"there are: round-trip, throughput"}},
     {"link", {"--rates", "10"}, {"'10' is no rate"}},

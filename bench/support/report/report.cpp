@@ -92,6 +92,9 @@ std::string to_json(const Report& report) {
                    {"machine", machine_json(report.machine, report.cpus)},
                    {"results", results},
                    {"skipped", skipped}};
+  for (const PeerVersion& peer : report.peers)
+    document["peers"].push_back(
+        {{"subject", peer.subject}, {"version", peer.version}, {"library", peer.library}});
   for (const Finding& finding : report.findings)
     document["findings"].push_back(finding_json(finding));
   for (const Chosen& one : report.chosen)

@@ -41,6 +41,13 @@ struct Skipped {
   std::string reason;
 };
 
+/// Which build of another system a subject used, as the loaded library says.
+struct PeerVersion {
+  std::string subject;
+  std::string version;  ///< "UCX 1.22.0".
+  std::string library;  ///< Path of the file; "": compiled in.
+};
+
 /// A figure beside what was wanted of it.
 struct Finding {
   std::string what;
@@ -65,6 +72,7 @@ struct Report {
   std::vector<Skipped> skipped;
   std::vector<Finding> findings{};
   std::vector<Chosen> chosen{};
+  std::vector<PeerVersion> peers{};
 
   /// The row of that size, subject and metric; null when there is none.
   [[nodiscard]] const Row* find(Bytes bytes, std::string_view subject,
@@ -80,7 +88,8 @@ struct Report {
 /// The document of the benchmark contract.
 [[nodiscard]] std::string to_json(const Report& report);
 
-// Pieces of a table: "1.25 us"; one of a round to the other; CPUs and kernel; what was left out.
+// Pieces of a table: "1.25 us"; one of a round to the other; CPUs and kernel, and the versions of
+// peers; what was left out.
 [[nodiscard]] std::string time_text(double ns);
 [[nodiscard]] std::string range_text(const Summary& summary);
 [[nodiscard]] std::string machine_line(const Report& report);

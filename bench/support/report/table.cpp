@@ -17,6 +17,26 @@ std::string range_text(const Summary& summary) {
   return fmt::format("{} .. {}", time_text(summary.min), time_text(summary.max));
 }
 
+namespace {
+
+/// A line for each library: the subjects that use it, its version, its file.
+std::string peer_lines(const Report& report) {
+  std::string text;
+  for (std::size_t i = 0; i < report.peers.size();) {
+    const PeerVersion& first = report.peers[i];
+    std::string subjects = first.subject;
+    for (++i; i < report.peers.size() && report.peers[i].version == first.version &&
+              report.peers[i].library == first.library;
+         ++i)
+      subjects += ", " + report.peers[i].subject;
+    text += fmt::format("{}: {}{}\n", subjects, first.version,
+                        first.library.empty() ? "" : " (" + first.library + ")");
+  }
+  return text;
+}
+
+}  // namespace
+
 std::string machine_line(const Report& report) {
   const MachineFacts& machine = report.machine;
   std::string where;
@@ -25,7 +45,9 @@ std::string machine_line(const Report& report) {
   else if (report.cpus)
     where =
         fmt::format("; pinned to CPUs {} and {}", report.cpus->requester, report.cpus->responder);
-  return fmt::format("{}, {} CPUs, {}{}\n", machine.cpu_model, machine.cpus, machine.kernel, where);
+  return fmt::format("{}, {} CPUs, {}{}\n", machine.cpu_model, machine.cpus, machine.kernel,
+                     where) +
+         peer_lines(report);
 }
 
 std::string skipped_lines(const Report& report) {
