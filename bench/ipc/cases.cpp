@@ -17,7 +17,8 @@ constexpr Bytes kLeastComputing = Bytes{1} << 20;  // below, the message is ther
 constexpr Bytes kLeastTyped = Bytes{4} << 10;      // below, a message costs more than its bytes
 constexpr Bytes kMostLogits = Bytes{1} << 20;      // as many as a large vocabulary has
 constexpr Bytes kLeastRows = Bytes{1} << 20;
-constexpr Bytes kLarge = Bytes{64} << 20;  // from here on request shapes belong in flight, too
+constexpr Bytes kMostBeside = Bytes{64} << 10;  // larger ones are streams themselves
+constexpr Bytes kLarge = Bytes{64} << 20;       // from here on request shapes belong in flight, too
 
 Case of_size(Bytes bytes) {
   return {.name = format_size(bytes), .bytes = bytes, .directory = {}, .segments = {bytes}};
@@ -92,6 +93,12 @@ Case asking(Case what, Asked asked) {
   return what;
 }
 
+Case beside(Case what, Beside beside) {
+  what.name = beside_name(beside, what.name);
+  what.beside = beside;
+  return what;
+}
+
 }  // namespace
 
 std::string in_flight_name(std::string_view of) {
@@ -112,6 +119,14 @@ std::string computing_name(std::string_view of) {
 
 std::string typed_name(std::string_view of) {
   return fmt::format("typed/{}", of);
+}
+
+std::string beside_name(Beside beside, std::string_view of) {
+  return fmt::format("beside-{}/{}",
+                     beside == Beside::nothing  ? "nothing"
+                     : beside == Beside::stream ? "stream"
+                                                : "copies",
+                     of);
 }
 
 std::string asked_name(Asked asked, std::string_view of) {
@@ -156,6 +171,11 @@ std::vector<Case> cases_of(const Settings& settings) {
     if (!settings.asks(kDecisions) || bytes < kLeastTyped || bytes > kLargestInFlight) continue;
     if (bytes <= kMostLogits) cases.push_back(asking(of_size(bytes), Asked::top));
     if (bytes >= kLeastRows) cases.push_back(asking(of_size(bytes), Asked::nearest));
+  }
+  for (const Bytes bytes : sizes) {
+    if (!settings.asks(kBeside) || bytes > kMostBeside) continue;
+    for (const Beside what : {Beside::nothing, Beside::stream, Beside::copies})
+      cases.push_back(beside(of_size(bytes), what));
   }
   for (Case& what : cases) what.keeps_payload = settings.keeps_payload;
   return cases;

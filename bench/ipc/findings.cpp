@@ -140,6 +140,21 @@ void add_baselines(Ratios& ratios, const Report& report) {
                    baseline(counted, kCpuSyncName, kInstructions), Bar::at_most(0.78));
 }
 
+/// How far the slowest of a hundred trips is from the median, with and without a stream beside.
+void add_beside(Ratios& ratios, const Report& report) {
+  for (const Row& row : report.rows) {
+    if (row.subject == kStreamBesideName)
+      ratios.figure(fmt::format("{}: GB/s of the stream beside", row.case_name), row.summary.value,
+                    Bar::none());
+    if (row.metric != kLatencyP99 || !row.case_name.starts_with("beside-")) continue;
+    const bool is_barred = row.subject == kSyncName && row.bytes <= 64 &&
+                           row.case_name.starts_with(beside_name(Beside::stream, ""));
+    ratios.of_rows(fmt::format("{}: p99 / median of {}", row.case_name, row.subject), &row,
+                   report.find(row.case_name, row.subject, kLatencyP50),
+                   is_barred ? Bar::at_most(3) : Bar::none());
+  }
+}
+
 /// What the sender pays for more readers: CPU time, in which the wake-ups are, as there may be
 /// fewer CPUs than processes; or what it executes itself.
 void add_fan_out(Ratios& ratios, const Report& report) {
@@ -259,6 +274,7 @@ void add_findings(Report& report, bool best_of_peers) {
   add_async(ratios);
   if (best_of_peers) add_peers(ratios, measured);
   add_baselines(ratios, measured);
+  add_beside(ratios, measured);
   add_fan_out(ratios, measured);
   add_async_calls(ratios, measured);
   add_hand_off(ratios, measured);

@@ -9,6 +9,7 @@
 #include "../support/program/program.hpp"
 #include "../support/report/findings.hpp"
 #include "../support/trips/run_case.hpp"
+#include "beside.hpp"
 #include "cases.hpp"
 #include "findings.hpp"
 #include "instructions.hpp"
@@ -50,16 +51,38 @@ Result<std::vector<SubjectKind>> fitting(const Case& what, std::span<const Subje
   return fit;
 }
 
+/// While 16 MiB after 16 MiB move on the same CPUs; how quickly they do is a row, too.
+Result<void> run_beside(const Case& what, std::span<const SubjectKind> kinds, const Plan& plan,
+                        cli::Progress& progress, Report& report) {
+  const auto stream = StreamBeside::start(what.beside, what.directory, plan.cpus);
+  if (!stream) return Unexpected(stream.error());
+  const std::uint64_t before = (*stream)->messages();
+  const auto began = std::chrono::steady_clock::now();
+  if (auto ran = run_case(what, kinds, plan, progress, report); !ran) return ran;
+  const std::chrono::duration<double, std::nano> took = std::chrono::steady_clock::now() - began;
+  const auto moved = static_cast<double>(((*stream)->messages() - before) * StreamBeside::kMessage);
+  const double rate = moved / took.count();
+  report.rows.push_back({what.name,
+                         kStreamBesideName,
+                         StreamBeside::kMessage,
+                         kThroughput,
+                         "GB/s",
+                         {rate, rate, rate, 1}});
+  return {};
+}
+
 Result<void> measure_case(Case what, std::span<const SubjectKind> kinds, const Plan& plan,
                           cli::Progress& progress, Report& report) {
   const auto scratch = ScratchDirectory::create();
   if (!scratch) return Unexpected(scratch.error());
   what.directory = scratch->path();
   const auto cpus = allowed_cpus();
-  what.crowded = cpus && what.readers + 1 > cpus->size();
+  const bool is_beside = what.beside != Beside::nothing;
+  what.crowded = cpus && what.readers + 1 + (is_beside ? 2 : 0) > cpus->size();
   const auto fit = fitting(what, kinds, report.machine.memory_free_bytes, report);
   if (!fit) return Unexpected(fit.error());
-  return run_case(what, *fit, plan, progress, report);
+  if (!is_beside) return run_case(what, *fit, plan, progress, report);
+  return run_beside(what, *fit, plan, progress, report);
 }
 
 Result<void> measure_all(const Settings& settings, Report& report, int interrupt_descriptor) {

@@ -88,6 +88,20 @@ TEST_F(BenchIpc, SeveralInFlightAndSeveralReadersAreCasesOfTheirOwn) {
         << name;
 }
 
+TEST_F(BenchIpc, AStreamBesideMovesWhileOthersAreMeasured) {
+  const json document = document_of(
+      {"--sizes", "64,1M", "--subjects", "gantry/sync,limit/two-lines", "--cases", "beside"});
+  auto subjects = grouped(document, "case", "subject");
+  EXPECT_EQ(subjects.size(), 3u) << "1 MiB is a stream itself";
+  EXPECT_THAT(subjects["beside-nothing/64 B"],
+              UnorderedElementsAre("gantry/sync", "limit/two-lines"));
+  for (const char* name : {"beside-stream/64 B", "beside-copies/64 B"})
+    EXPECT_THAT(subjects[name],
+                UnorderedElementsAre("gantry/sync", "limit/two-lines", "beside/16 MiB"))
+        << name;
+  for (const json& result : document.at("results")) EXPECT_GT(result.at("value"), 0) << result;
+}
+
 TEST_F(BenchIpc, HandOffAndComputingAreForThoseThatCan) {
   const json document = document_of(
       {"--sizes", "64,1M", "--subjects", "gantry,cpu-sync", "--cases", "hand-off,computing"});

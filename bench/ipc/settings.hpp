@@ -17,8 +17,9 @@ inline constexpr std::string_view kHandOff = "hand-off";
 inline constexpr std::string_view kComputing = "computing";
 inline constexpr std::string_view kTyped = "typed";
 inline constexpr std::string_view kDecisions = "decisions";
-inline constexpr std::array kQuestions = {kLatency, kShapes,    kInFlight, kFanOut,
-                                          kHandOff, kComputing, kTyped,    kDecisions};
+inline constexpr std::string_view kBeside = "beside";
+inline constexpr std::array kQuestions = {kLatency,   kShapes, kInFlight,  kFanOut, kHandOff,
+                                          kComputing, kTyped,  kDecisions, kBeside};
 
 struct Settings {
   Options common;

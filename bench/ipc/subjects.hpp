@@ -17,7 +17,8 @@ inline constexpr const char* kCpuSyncFreshName = "cpu-sync-fresh";
 inline constexpr const char* kPingPongName = "limit/cache-line-ping-pong";
 inline constexpr const char* kTwoLinesName = "limit/two-lines";
 inline constexpr const char* kLoanName = "gantry/loan";
-inline constexpr const char* kTracedName = "traced/sync";  // takes part when it is named
+inline constexpr const char* kStreamBesideName = "beside/16 MiB";  // what others ran beside
+inline constexpr const char* kTracedName = "traced/sync";          // takes part when it is named
 
 /// All of Gantry's ways: gantry/sync, /look, /async, /pipelined-whole, /pipelined-streamed, /loan,
 /// /move, and the first with a recorder beside it.

@@ -13,6 +13,9 @@ namespace gantry::bench {
 /// What the reader decides about the payload, if it does not read it.
 enum class Asked : std::uint8_t { nothing, top, nearest };
 
+/// What moves 16 MiB after 16 MiB on the same two CPUs meanwhile: a channel, or plain copies.
+enum class Beside : std::uint8_t { nothing, stream, copies };
+
 /// One thing to run, and where its subjects may put files.
 struct Case {
   std::string name;
@@ -27,7 +30,8 @@ struct Case {
   bool computes = false;          ///< The requester has work to do until the sums come.
   bool is_typed = false;          ///< The sum is of what the payload becomes, not of itself.
   Asked asked = Asked::nothing;   ///< Otherwise the sum is of the answer.
-  bool crowded = false;           ///< More processes than CPUs: who polls lets others run, too.
+  Beside beside = Beside::nothing;
+  bool crowded = false;  ///< More processes than CPUs: who polls lets others run, too.
 
   [[nodiscard]] Bytes largest_segment() const noexcept;
 };
