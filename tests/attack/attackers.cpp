@@ -113,6 +113,17 @@ void join_and_leave(const std::string& directory) {
   for (;;) static_cast<void>(join_at_last(directory));
 }
 
+/// As many times a second, or as often as it can.
+template <unsigned kTimes>
+void join_and_leave_paced(const std::string& directory) {
+  using Clock = std::chrono::steady_clock;
+  constexpr auto kBetween = std::chrono::nanoseconds(std::chrono::seconds(1)) / kTimes;
+  for (auto next = Clock::now();; next = std::max(next + kBetween, Clock::now())) {
+    std::this_thread::sleep_until(next);
+    static_cast<void>(join_at_last(directory));
+  }
+}
+
 void join_and_die(const std::string& directory) {
   for (;;) {
     const pid_t pid = ::fork();
@@ -319,6 +330,13 @@ constexpr std::array kAttacks{
     Attack{"client_with_late_deadlines", Target::server, send_late_deadlines, 1, true},
 };
 
+constexpr std::array kPaced{
+    Attack{"reader_that_joins_100_times_a_second", Target::producer, join_and_leave_paced<100>, 1,
+           true},
+    Attack{"reader_that_joins_1000_times_a_second", Target::producer, join_and_leave_paced<1000>, 1,
+           true},
+};
+
 }  // namespace
 
 void count_blows(std::atomic<unsigned>& counter) noexcept {
@@ -331,6 +349,9 @@ void note_blow() noexcept {
 
 std::span<const Attack> all_attacks() {
   return kAttacks;
+}
+std::span<const Attack> paced_attacks() {
+  return kPaced;
 }
 
 }  // namespace gantry::attack

@@ -20,6 +20,8 @@ struct Attack {
 };
 
 [[nodiscard]] std::span<const Attack> all_attacks();
+/// Those whose rate is held, for attack_bench alone: what they take depends on the rate.
+[[nodiscard]] std::span<const Attack> paced_attacks();
 
 /// In the attacking process: where its blows are counted, and that one has fallen.
 void count_blows(std::atomic<unsigned>& counter) noexcept;

@@ -133,13 +133,13 @@ double median(std::vector<double> values) {
 
 /// In a process of its own, written for the driver.
 struct Row {
-  double quiet = 0, share = 0, least = 0, most = 0, cpu = 0;
+  double quiet = 0, share = 0, least = 0, most = 0, cpu = 0, blows_a_second = 0;
 };
 
 /// Quiet, attacked, quiet, ...: each attacked time is compared with the quiet ones around it.
 Row compare(const Attack& attack, World& world, std::deque<Attacker>& attackers,
             milliseconds time) {
-  std::vector<double> quiet, shares, cpu;
+  std::vector<double> quiet, shares, cpu, blows;
   Figures before = measure(world, time);
   while (!attackers.empty()) {
     attackers.front().begin();
@@ -147,7 +147,11 @@ Row compare(const Attack& attack, World& world, std::deque<Attacker>& attackers,
     while (attackers.front().blows() < attack.blows && Clock::now() < latest)
       world.pump(milliseconds(5));
     if (attackers.front().blows() == 0) throw std::runtime_error("nobody attacks");
+    const unsigned blows_before = attackers.front().blows();
+    const auto started = Clock::now();
     const Figures during = measure(world, time);
+    const std::chrono::duration<double> took = Clock::now() - started;
+    blows.push_back((attackers.front().blows() - blows_before) / took.count());
     if (attackers.front().has_ended()) throw std::runtime_error("the attack ended by itself");
     attackers.pop_front();
     world.pump(kSettles);
@@ -161,7 +165,7 @@ Row compare(const Attack& attack, World& world, std::deque<Attacker>& attackers,
     before = after;
   }
   const auto [least, most] = std::minmax_element(shares.begin(), shares.end());
-  return {median(quiet), median(shares), *least, *most, median(cpu)};
+  return {median(quiet), median(shares), *least, *most, median(cpu), median(blows)};
 }
 
 Row play(const Attack& attack, const Options& options, const Halves& halves) {
@@ -209,9 +213,9 @@ Row play_elsewhere(const Attack& attack, const Options& options, const Halves& h
 /// Prints it. True: it could be measured, and others keep that much.
 bool is_kept(const Attack& attack, const Row& row, double least) {
   const bool good = row.quiet > 0 && row.share >= least;
-  fmt::print("{:<42} {:>9.0f} {:>6.2f}  {:>5.2f} to {:<5.2f} {:>6.2f}  {:>6.2f}{}\n",
-             name_of(attack), row.quiet, row.share, row.least, row.most, row.cpu, least,
-             good ? "" : "  BELOW");
+  fmt::print("{:<47} {:>9.0f} {:>6.2f}  {:>5.2f} to {:<5.2f} {:>6.2f} {:>8.0f}  {:>6.2f}{}\n",
+             name_of(attack), row.quiet, row.share, row.least, row.most, row.cpu,
+             row.blows_a_second, least, good ? "" : "  BELOW");
   std::fflush(stdout);
   return good;
 }
@@ -231,11 +235,12 @@ unsigned play_all(const Options& options, const Halves& halves) {
     shares[static_cast<std::size_t>(peer.target)] = std::min(row.share, 1.0);
     if (!is_kept(peer, row, 0)) ++below;
   }
-  for (const Attack& attack : all_attacks()) {
-    if (!is_wanted(attack)) continue;
-    const double share = attack.is_admitted ? shares[static_cast<std::size_t>(attack.target)] : 1;
-    if (!is_kept(attack, play_elsewhere(attack, options, halves), kLeast * share)) ++below;
-  }
+  for (const std::span<const Attack> some : {all_attacks(), paced_attacks()})
+    for (const Attack& attack : some) {
+      if (!is_wanted(attack)) continue;
+      const double share = attack.is_admitted ? shares[static_cast<std::size_t>(attack.target)] : 1;
+      if (!is_kept(attack, play_elsewhere(attack, options, halves), kLeast * share)) ++below;
+    }
   return below;
 }
 
@@ -263,8 +268,8 @@ int main_of(int count, char** words) {
   ::setenv("GANTRY_CALIBRATE", "off", 1);
   fmt::print("{} CPUs for the honest ends, {} for attackers; {} rounds of {} ms\n",
              halves.honest.size(), halves.attackers.size(), options.rounds, options.time.count());
-  fmt::print("{:<42} {:>9} {:>6}  {:^14} {:>6}  {:>6}\n", "attack", "quiet/s", "keeps", "rounds",
-             "cpu", "least");
+  fmt::print("{:<47} {:>9} {:>6}  {:^14} {:>6} {:>8}  {:>6}\n", "attack", "quiet/s", "keeps",
+             "rounds", "cpu", "blows/s", "least");
   std::fflush(stdout);
   const unsigned below = play_all(options, halves);
   fmt::print("{} below\n", below);
