@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "core/base/clock.hpp"
@@ -81,21 +82,37 @@ template <class Ready>
 
 /// How long to poll before sleeping, by the latest waits. Polling pays while events come within the
 /// user's spin time; after a wait that outlasted it, it was in vain, and the next one polls half as
-/// long.
+/// long. A short wait restores the whole time. But where threads outnumber CPUs, polling itself may
+/// hold up what it waits for, and waits are short because nobody polls: if the first whole time is
+/// in vain again, twice as many short waits must come before the next one.
 class SpinTime {
  public:
   explicit SpinTime(std::chrono::nanoseconds most = {}) noexcept : most_(most), now_(most) {}
   SpinTime& operator=(std::chrono::nanoseconds most) noexcept {
     most_ = most;
-    now_.store(most, std::memory_order_relaxed);
+    restore();
+    needed_ = 1;
+    is_trial_ = false;
     return *this;
   }
   [[nodiscard]] std::chrono::nanoseconds now() const noexcept {
     return now_.load(std::memory_order_relaxed);  // read for display; one thread changes it
   }
   void took(std::chrono::nanoseconds wait) noexcept {
-    now_.store(wait < most_ ? most_ : std::max(now() / 2, most_ / kLeastShare),
-               std::memory_order_relaxed);
+    const auto least = most_ / kLeastShare;
+    if (wait < now()) {  // polling paid
+      needed_ = 1;
+      is_trial_ = false;
+      restore();
+    } else if (wait < most_) {
+      is_trial_ = ++short_ >= needed_;
+      is_trial_ ? restore() : poll_for_at_most(least);
+    } else if (std::exchange(is_trial_, false)) {
+      needed_ = std::min(2 * needed_, kMostNeeded);
+      poll_for_at_most(least);
+    } else {
+      poll_for_at_most(std::max(now() / 2, least));
+    }
   }
 
   /// The time from here to the end of the block is one wait.
@@ -113,8 +130,21 @@ class SpinTime {
 
  private:
   static constexpr int kLeastShare = 64;
+  static constexpr unsigned kMostNeeded = 64;
+
+  void poll_for_at_most(std::chrono::nanoseconds time) noexcept {
+    now_.store(time, std::memory_order_relaxed);  // read for display
+  }
+  void restore() noexcept {
+    short_ = 0;
+    poll_for_at_most(most_);
+  }
+
   std::chrono::nanoseconds most_;
   std::atomic<std::chrono::nanoseconds> now_;
+  unsigned short_ = 0;     // waits since the whole time was restored that ended within it, asleep
+  unsigned needed_ = 1;    // of them, before it is restored
+  bool is_trial_ = false;  // it was restored by them, and has not paid yet
 };
 
 /// Looks once, without waiting.
