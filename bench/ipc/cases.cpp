@@ -17,8 +17,9 @@ constexpr Bytes kLeastComputing = Bytes{1} << 20;  // below, the message is ther
 constexpr Bytes kLeastTyped = Bytes{4} << 10;      // below, a message costs more than its bytes
 constexpr Bytes kMostLogits = Bytes{1} << 20;      // as many as a large vocabulary has
 constexpr Bytes kLeastRows = Bytes{1} << 20;
-constexpr Bytes kMostBeside = Bytes{64} << 10;  // larger ones are streams themselves
-constexpr Bytes kLarge = Bytes{64} << 20;       // from here on request shapes belong in flight, too
+constexpr Bytes kMostBeside = Bytes{64} << 10;    // larger ones are streams themselves
+constexpr std::chrono::microseconds kPause{300};  // longer than Gantry's ends poll: they sleep
+constexpr Bytes kLarge = Bytes{64} << 20;  // from here on request shapes belong in flight, too
 
 Case of_size(Bytes bytes) {
   return {.name = format_size(bytes), .bytes = bytes, .directory = {}, .segments = {bytes}};
@@ -93,9 +94,10 @@ Case asking(Case what, Asked asked) {
   return what;
 }
 
-Case beside(Case what, Beside beside) {
-  what.name = beside_name(beside, what.name);
+Case beside(Case what, Beside beside, bool is_paced) {
+  what.name = beside_name(beside, is_paced, what.name);
   what.beside = beside;
+  if (is_paced) what.pause = kPause;
   return what;
 }
 
@@ -121,12 +123,12 @@ std::string typed_name(std::string_view of) {
   return fmt::format("typed/{}", of);
 }
 
-std::string beside_name(Beside beside, std::string_view of) {
-  return fmt::format("beside-{}/{}",
+std::string beside_name(Beside beside, bool is_paced, std::string_view of) {
+  return fmt::format("beside-{}{}/{}",
                      beside == Beside::nothing  ? "nothing"
                      : beside == Beside::stream ? "stream"
                                                 : "copies",
-                     of);
+                     is_paced ? "-paced" : "", of);
 }
 
 std::string asked_name(Asked asked, std::string_view of) {
@@ -174,8 +176,9 @@ std::vector<Case> cases_of(const Settings& settings) {
   }
   for (const Bytes bytes : sizes) {
     if (!settings.asks(kBeside) || bytes > kMostBeside) continue;
-    for (const Beside what : {Beside::nothing, Beside::stream, Beside::copies})
-      cases.push_back(beside(of_size(bytes), what));
+    for (const bool is_paced : {false, true})
+      for (const Beside what : {Beside::nothing, Beside::stream, Beside::copies})
+        cases.push_back(beside(of_size(bytes), what, is_paced));
   }
   for (Case& what : cases) what.keeps_payload = settings.keeps_payload;
   return cases;

@@ -15,7 +15,7 @@ inline constexpr const char* kNeighbourhood = "csr-graph";  ///< A graph neighbo
 [[nodiscard]] std::string hand_off_name(std::string_view of);
 [[nodiscard]] std::string computing_name(std::string_view of);
 [[nodiscard]] std::string typed_name(std::string_view of);
-[[nodiscard]] std::string beside_name(Beside beside, std::string_view of);
+[[nodiscard]] std::string beside_name(Beside beside, bool is_paced, std::string_view of);
 [[nodiscard]] std::string asked_name(Asked asked, std::string_view of);
 
 /// The case of one message in flight to one reader that has that name: a shape, or of that size.

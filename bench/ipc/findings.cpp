@@ -148,7 +148,7 @@ void add_beside(Ratios& ratios, const Report& report) {
                     Bar::none());
     if (row.metric != kLatencyP99 || !row.case_name.starts_with("beside-")) continue;
     const bool is_barred = row.subject == kSyncName && row.bytes <= 64 &&
-                           row.case_name.starts_with(beside_name(Beside::stream, ""));
+                           row.case_name.starts_with(beside_name(Beside::stream, false, ""));
     ratios.of_rows(fmt::format("{}: p99 / median of {}", row.case_name, row.subject), &row,
                    report.find(row.case_name, row.subject, kLatencyP50),
                    is_barred ? Bar::at_most(3) : Bar::none());

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <vector>
 
 #include "../report/statistics.hpp"
@@ -80,7 +81,8 @@ RoundTripDriver::RoundTripDriver(Requester& requester, const Case& what)
       times_send_(what.times_send),
       keeps_payload_(what.keeps_payload),
       reads_(what.reads),
-      computes_(what.computes) {
+      computes_(what.computes),
+      pause_(what.pause) {
   for (unsigned i = 0; i < what.in_flight; ++i) payloads_.emplace_back(what.bytes);
 }
 
@@ -111,6 +113,7 @@ Result<void> RoundTripDriver::take_sums(const Payload& payload) {
 Result<RoundTripDriver::Trip> RoundTripDriver::make_trip(std::int64_t& at) {
   Payload& payload = payloads_.front();
   Preparing preparing(payload.bytes().size(), at);
+  if (pause_.count() > 0) std::this_thread::sleep_for(pause_);
   renew(payload);
   if (auto prepared = requester_.prepare(payload); !prepared) return Unexpected(prepared.error());
   preparing.end();

@@ -44,6 +44,7 @@ class RoundTripDriver {
   bool keeps_payload_;
   bool reads_;
   bool computes_;
+  std::chrono::microseconds pause_;
   OwnWork work_;
   std::int64_t last_trip_ns_ = 0;
   std::vector<Payload> payloads_;  // one of each that may be in flight

@@ -1,5 +1,6 @@
 #pragma once  // bench/support/trips/subject.hpp: the seam between the harness and what it compares.
 
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -31,6 +32,7 @@ struct Case {
   bool is_typed = false;          ///< The sum is of what the payload becomes, not of itself.
   Asked asked = Asked::nothing;   ///< Otherwise the sum is of the answer.
   Beside beside = Beside::nothing;
+  std::chrono::microseconds pause{0};  ///< Before each trip, asleep.
   bool crowded = false;  ///< More processes than CPUs: who polls lets others run, too.
 
   [[nodiscard]] Bytes largest_segment() const noexcept;
