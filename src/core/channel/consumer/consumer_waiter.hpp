@@ -30,9 +30,10 @@ class GANTRY_LOCAL ConsumerWaiter {
   void examine(std::span<const pollfd> events);
   /// The same without a sleep.
   void look();
-  /// Polls, then sleeps, until `ready`. Errors: `timed_out`, `interrupted`, `peer_gone`.
+  /// Polls, then sleeps, until `ready` of a message of that size. Errors: `timed_out`,
+  /// `interrupted`, `peer_gone`.
   template <class Ready>
-  [[nodiscard]] Result<void> wait_for_landing(Deadline deadline, Ready ready);
+  [[nodiscard]] Result<void> wait_for_landing(Bytes size, Deadline deadline, Ready ready);
 
   // ---- sleeping elsewhere, on the event descriptor
 
@@ -46,7 +47,8 @@ class GANTRY_LOCAL ConsumerWaiter {
 
  private:
   template <class Ready, class FallsAsleep>
-  [[nodiscard]] Result<void> sleep_until(Deadline deadline, Ready ready, FallsAsleep falls_asleep);
+  [[nodiscard]] Result<void> sleep_until(Bytes size, Deadline deadline, Ready ready,
+                                         FallsAsleep falls_asleep);
   void drain_wakes() noexcept;
 
   ConsumerCore& core_;
@@ -61,13 +63,13 @@ class GANTRY_LOCAL ConsumerWaiter {
 // Whoever sleeps elsewhere, or is told to, is woken there by more of this message and by the ones
 // behind it: their rings may have been taken in here.
 template <class Ready>
-Result<void> ConsumerWaiter::wait_for_landing(Deadline deadline, Ready ready) {
+Result<void> ConsumerWaiter::wait_for_landing(Bytes size, Deadline deadline, Ready ready) {
   const bool was_armed = armed_;
   const trace::WaitProbe probe(core_.name, trace::Awaited::landing);
   const std::uint64_t began = trace::ticks_and_look();
   trace::OpenWait open(core_.trace, began, trace::Awaited::landing, core_.producer_pid);
   CountedWait counted(core_.counters->waits);
-  auto landed = sleep_until(deadline, ready, [&] {
+  auto landed = sleep_until(size, deadline, ready, [&] {
     open.falls_asleep();
     counted.begin(began);
   });
@@ -84,7 +86,8 @@ Result<void> ConsumerWaiter::wait_for_landing(Deadline deadline, Ready ready) {
 }
 
 template <class Ready, class FallsAsleep>
-Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready, FallsAsleep falls_asleep) {
+Result<void> ConsumerWaiter::sleep_until(Bytes size, Deadline deadline, Ready ready,
+                                         FallsAsleep falls_asleep) {
   WaitFlag* const flags[] = {&wait_flag()};
   LateLooks looks;
   for (auto spin = core_.options.spin;; spin = std::chrono::nanoseconds(0)) {
@@ -95,8 +98,13 @@ Result<void> ConsumerWaiter::sleep_until(Deadline deadline, Ready ready, FallsAs
     if (spin.count() > 0 && poll_briefly(ready)) return {};
     WaitPoint point{flags, {}, core_.options.interrupt_descriptor};
     add_to(point);
-    const Woken woken = wait_once(point, spin, deadline, ready, falls_asleep);
+    // [Q] What lands of a small message may come without a ring, until the last of it.
+    const auto patience = spin + kQuietLook;
+    const bool looks_again = size <= kQuietLanding && deadline.left() > patience;
+    const Woken woken = wait_once(point, spin, looks_again ? Deadline::after(patience) : deadline,
+                                  ready, falls_asleep);
     if (woken == Woken::interrupted) return core_.refuse(Code::interrupted, "interrupted");
+    if (woken == Woken::timed_out && looks_again) continue;
     if (woken == Woken::timed_out || looks.are_spent(deadline))
       return core_.refuse(Code::timed_out, "the message did not land in time");
     if (woken == Woken::look) examine(point.descriptors);

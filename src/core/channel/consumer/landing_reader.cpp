@@ -7,7 +7,7 @@ namespace gantry {
 Result<void> LandingReader::await(Bytes bytes, Deadline deadline) {
   GANTRY_TRY(message_.check_end_is_open());
   const auto settled = [this, bytes] { return message_.is_settled(bytes); };
-  if (!settled()) GANTRY_TRY(waiter_->wait_for_landing(deadline, settled));
+  if (!settled()) GANTRY_TRY(waiter_->wait_for_landing(message_.size(), deadline, settled));
   return message_.check_landed(bytes);
 }
 

@@ -159,6 +159,27 @@ TEST_F(LateLooksOfAReceiver, RingsThatLieThereKeepItNotBeyondItsDeadline) {
   expect_cut_short(wake_sender, [&](Deadline now) { return in_->receive(now).error().code; });
 }
 
+// A sender tells of all but the last chunk of a small message without waking anybody, and may then
+// stand still for long.
+TEST_F(LateLooksOfAReceiver, WhatLandsWithoutARingIsSeen) {
+  auto incoming = in_->receive_early(soon());
+  ASSERT_TRUE(incoming) << incoming.error().message;
+  std::atomic<Bytes> came{0};
+  std::atomic<bool> has_begun{false};
+  std::thread reading([&] {
+    has_begun = true;
+    const auto chunk = incoming->next();
+    if (chunk) came = chunk->size();
+  });
+  while (!has_begun || !test::others_sleep()) std::this_thread::yield();
+  raw_.page().landing[0].word.store(4096, std::memory_order_release);
+  const Deadline patience = Deadline::after(std::chrono::seconds(20));
+  while (came == 0 && !patience.passed()) std::this_thread::yield();
+  EXPECT_EQ(came, 4096u) << "it has to look by itself";
+  EXPECT_EQ(::send(raw_.consumer_wake(), "x", 1, MSG_DONTWAIT), 1);
+  reading.join();
+}
+
 /// All of a large window has landed, of a message that never ends.
 class LateLooksOfAStream : public LateLooksOfAReceiver {
  protected:

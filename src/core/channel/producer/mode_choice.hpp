@@ -13,14 +13,15 @@ inline constexpr Bytes kPipelinedFrom = Bytes{128} << 10;  // for `automatic`
 inline constexpr Bytes kChunkedFrom = Bytes{32} << 10;     // smaller messages go whole in any mode
 
 // Telling of a chunk makes the sender wait until all of it is on its way: docs/results/ipc-small.md
-inline constexpr Bytes kSmallestChunk = Bytes{32} << 10;  // or half of a payload below 64 KiB
-static_assert(kChunkedFrom / 2 >= kLeastChunk);
+inline constexpr Bytes kSmallestChunk = Bytes{32} << 10;
+inline constexpr Bytes kQuietChunk = Bytes{16} << 10;  // of what is told quietly, at no such cost
+static_assert(kChunkedFrom / 2 >= kQuietChunk && kQuietChunk >= kLeastChunk);
 inline constexpr Bytes kLargestChunk = Bytes{256} << 10;
 inline constexpr Bytes kChunksAMessage = 16;  // for sizes in between
 
 /// Chunk of a message that goes pipelined or streamed.
 [[nodiscard]] constexpr Bytes chunk_of(Bytes payload) noexcept {
-  const Bytes smallest = std::clamp(std::bit_floor(payload / 2), kLeastChunk, kSmallestChunk);
+  const Bytes smallest = payload <= kQuietLanding ? kQuietChunk : kSmallestChunk;
   return std::clamp(std::bit_floor(payload / kChunksAMessage), smallest, kLargestChunk);
 }
 

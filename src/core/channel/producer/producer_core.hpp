@@ -75,6 +75,13 @@ struct ProducerCore {
                                                                  std::memory_order_seq_cst);  // [L]
   }
 
+  /// More of a message has landed, but not all. Without the lock, and nobody is woken: the sender's
+  /// next copy does not wait until this one has left the CPU.
+  void tell_landed_quietly(const Slot& slot, Bytes bytes) noexcept {
+    page().landing[consumers->slots().index_of(slot)].word.store(bytes,
+                                                                 std::memory_order_release);  // [L]
+  }
+
   // ---- accounting, by the sending thread
 
   /// A message that went in its record. The protocol's own are left out of the counters.

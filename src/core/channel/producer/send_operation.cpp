@@ -337,6 +337,11 @@ void SendOperation::publish() {
 void SendOperation::landed(Bytes bytes) {
   landed_ += bytes;
   GANTRY_ASSERT(landed_ <= total_);
+  if (landed_ < total_ && total_ <= kQuietLanding) {  // [Q]
+    core_.tell_landed_quietly(*slot_, landed_);
+    GANTRY_STEP(landed_stored);
+    return;
+  }
   const ProducerCore::Lock held = core_.lock();
   core_.tell_landed(*slot_, landed_);
   GANTRY_STEP(landed_stored);

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <bit>
+#include <chrono>
 #include <cstddef>
 #include <gantry/channel.hpp>
 #include <optional>
@@ -147,9 +148,12 @@ inline constexpr std::uint64_t kTimedEvery = 8;
 /// How many bytes of message `number` have landed, from the front; with kAborted no more will. The
 /// producer writes it while the slot is lent; begin() comes before the record is published.
 /// Pair [L]: the bytes before the word. The word is also half of a sleep handshake
-/// (sync/wait_flag.hpp), hence seq_cst.
+/// (sync/wait_flag.hpp), hence seq_cst; but not where a message of at most kQuietLanding lands in
+/// part. Its reader may sleep through that, and so looks again by itself after kQuietLook. [Q]
 /// A slot of a consumer that was cut off is lent again while the consumer may still look here: it
 /// believes the word only if the number, read after it, is its message's. [N]
+inline constexpr Bytes kQuietLanding = Bytes{64} << 10;
+inline constexpr std::chrono::milliseconds kQuietLook{1};
 struct alignas(64) LandingWord {
   static constexpr std::uint64_t kAborted = std::uint64_t{1} << 63;
   std::atomic<std::uint64_t> word{0};
