@@ -484,6 +484,28 @@ TEST_F(LooksByHand, ACutReaderThatMayMissMessagesKeepsThemAllUntilItHangsUp) {
   EXPECT_TRUE(unchanged(6).empty());
 }
 
+// Then the turn of the others is short, and comes to a message that is unread or looked at.
+TEST_F(LooksByHand, PlacesThatAreKeptForOneThatWasCutAreNotTakenFromThoseThatAreServed) {
+  joined_.reset();
+  fast_.reset();
+  out_.reset();
+  options_.slots = 64;
+  out();
+  fast_.emplace(join());
+  joined_.emplace(test::join_by_hand(directory_.path()));
+  send_on(*fast_, 1, 60);
+  page().taken = 1000;  // nonsense
+  static_cast<void>(out().explain());
+  await_readers(1);
+  test::Joined second = test::join_by_hand(directory_.path());
+  send_on(*fast_, 61, 2);
+  second.impostor.page().looking = 61;
+  second.impostor.page().taken = 1;
+  send_on(*fast_, 63, 40);
+  EXPECT_EQ(unchanged(62).size(), 62u);
+  EXPECT_GT(slots_held(), 0u) << "there was no place for some";
+}
+
 // It locks places at most; nobody else waits for them.
 TEST_F(LooksByHand, WhoLiesAboutItsLooksCostsOthersNothingButSlots) {
   for (const std::uint64_t lie : {std::uint64_t{1}, ~std::uint64_t{0}, std::uint64_t{1} << 40}) {
