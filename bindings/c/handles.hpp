@@ -37,6 +37,10 @@ struct MessageState {
   [[nodiscard]] std::size_t segments() const noexcept {
     return item ? item->segments() : message().segments();
   }
+  /// `index` must be below segments().
+  [[nodiscard]] Segment segment(std::size_t index) const noexcept {
+    return item ? item->segment(index) : message().segment(index);
+  }
 };
 
 /// Gives a new handle to the caller.

@@ -55,8 +55,7 @@ Result<MessageState*> state_of(const gantry_message* message) {
 }
 
 Result<Segment> segment_of(const MessageState& state, std::size_t index) {
-  const Message& message = state.message();
-  if (index < state.segments()) return message.segment(index);
+  if (index < state.segments()) return state.segment(index);
   return fail(Code::invalid_argument, "no segment " + std::to_string(index) + " in a message of " +
                                           std::to_string(state.segments()));
 }
@@ -73,7 +72,7 @@ gantry_code gantry_message_get_info(const gantry_message* message, gantry_messag
     const gantry::Message& received = state->message();
     gantry_message_info told = c::info_of(received.info());
     for (std::size_t i = 0; i < state->segments(); ++i)
-      told.bytes += received.segment(i).bytes.size();
+      told.bytes += state->segment(i).bytes.size();
     told.segments = static_cast<std::uint32_t>(state->segments());
     if (state->item) {
       told.sequence = state->item->number();

@@ -82,6 +82,52 @@ Result<void> ask(gantry::WorkMember& member, std::uint32_t question, gantry::Dea
   }
 }
 
+Result<std::vector<gantry::ConstByteSpan>> items_of(const gantry_part* items, std::size_t count) {
+  std::vector<gantry::ConstByteSpan> found;
+  if (count != 0) GANTRY_C_TRY(c::check_pointer(items, "items"));
+  found.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    GANTRY_C_ASSIGN(const auto part, c::read_struct(&items[i], "gantry_part"));
+    if (part.block != nullptr || part.message != nullptr || part.tensor != nullptr)
+      return c::fail(Code::invalid_argument,
+                     "item " + std::to_string(i) + " has a block, a message or a tensor",
+                     "put it alone, by gantry_send()");
+    if (part.bytes != 0) GANTRY_C_TRY(c::check_pointer(part.data, "data"));
+    found.emplace_back(static_cast<const std::byte*>(part.data), part.bytes);
+  }
+  return found;
+}
+
+Result<void> put_all(gantry::WorkMember& member, std::span<const gantry::ConstByteSpan> items,
+                     gantry::Deadline deadline, std::size_t& put) {
+  while (put < items.size()) {
+    GANTRY_C_ASSIGN(const std::size_t more, member.put_many(items.subspan(put), deadline));
+    put += more;
+  }
+  return {};
+}
+
+/// `get`: of a member, a number of items and a deadline.
+template <class Get>
+gantry_code get_into(gantry_consumer* consumer, std::size_t most, std::int64_t timeout_ns,
+                     gantry_message** messages, std::size_t* count, Get get) {
+  return c::guarded([&]() -> Result<void> {
+    GANTRY_C_TRY(c::clear(count, "count"));
+    GANTRY_C_TRY(c::check_pointer(messages, "messages"));
+    GANTRY_C_TRY(c::check_pointer(consumer, "consumer"));
+    GANTRY_C_ASSIGN(const auto deadline, c::deadline_of(timeout_ns));
+    auto* const member = member_of(consumer);
+    if (member == nullptr) return no_member();
+    GANTRY_C_ASSIGN(std::vector<gantry::WorkItem> items, get(*member, deadline));
+    if (items.size() > most)  // of a get for more: it is given back
+      return c::fail(Code::invalid_argument, std::to_string(items.size()) +
+                                                 " items were handed out, for " +
+                                                 std::to_string(most) + " places");
+    for (gantry::WorkItem& item : items) c::hand_out_item(&messages[(*count)++], std::move(item));
+    return {};
+  });
+}
+
 }  // namespace
 
 namespace gantry::c {
@@ -202,4 +248,34 @@ gantry_code gantry_queue_withdraw(gantry_consumer* consumer, std::int64_t timeou
     c::hand_out_item(message, std::move(item));
     return {};
   });
+}
+
+gantry_code gantry_queue_put_many(gantry_producer* producer, const gantry_part* items,
+                                  std::size_t count, std::int64_t timeout_ns, std::size_t* put) {
+  return c::guarded([&]() -> Result<void> {
+    GANTRY_C_TRY(c::clear(put, "put"));
+    GANTRY_C_TRY(c::check_pointer(producer, "producer"));
+    GANTRY_C_ASSIGN(const auto deadline, c::deadline_of(timeout_ns));
+    GANTRY_C_ASSIGN(const auto found, items_of(items, count));
+    auto* const member = member_of(producer);
+    return member == nullptr ? no_member() : put_all(*member, found, deadline, *put);
+  });
+}
+
+gantry_code gantry_queue_get_many(gantry_consumer* consumer, std::size_t most,
+                                  std::int64_t timeout_ns, gantry_message** messages,
+                                  std::size_t* count) {
+  return get_into(consumer, most, timeout_ns, messages, count,
+                  [most](gantry::WorkMember& member, gantry::Deadline deadline) {
+                    return member.get_many(most, deadline);
+                  });
+}
+
+gantry_code gantry_queue_withdraw_many(gantry_consumer* consumer, std::size_t most,
+                                       std::int64_t timeout_ns, gantry_message** messages,
+                                       std::size_t* count) {
+  return get_into(consumer, most, timeout_ns, messages, count,
+                  [](gantry::WorkMember& member, gantry::Deadline deadline) {
+                    return member.withdraw_many(deadline);
+                  });
 }

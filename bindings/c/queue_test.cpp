@@ -3,6 +3,7 @@
 #include <gantry/queue.h>
 
 #include <array>
+#include <thread>
 
 #include "test_ends.hpp"
 
@@ -58,6 +59,45 @@ TEST_F(Queues, EachItemGoesToOneEnd) {
   EXPECT_EQ(report().acknowledged, 8U);
   Owned<gantry_message> none;
   EXPECT_EQ(gantry_receive(ends[0].get(), kPatienceNs, Out(none)), GANTRY_CLOSED);
+}
+
+TEST_F(Queues, SeveralItemsGoInOneCall) {
+  const auto putting = putter();
+  const auto getting = getter(GANTRY_ACKNOWLEDGE_BY_HAND);
+  std::vector<std::vector<unsigned char>> kept;
+  std::vector<gantry_part> parts;
+  for (std::size_t i = 0; i < 20; ++i) parts.push_back(part_of(kept.emplace_back(bytes_of(i, i == 11 ? 5000 : 10 * i))));
+  std::size_t put = 77;
+  ASSERT_OK(gantry_queue_put_many(putting.get(), parts.data(), parts.size(), kPatienceNs, &put));
+  EXPECT_EQ(put, 20U);
+  while (report().waiting_items != 20) std::this_thread::yield();
+  std::array<gantry_message*, 7> messages{};
+  std::size_t count = 0;
+  for (std::size_t next = 0; next < 20;) {
+    ASSERT_OK(gantry_queue_get_many(getting.get(), messages.size(), kPatienceNs, messages.data(), &count));
+    ASSERT_TRUE(count >= 1 && count <= messages.size());
+    for (std::size_t i = 0; i < count; ++i, ++next) {
+      Owned<gantry_message> item;
+      item.reset(messages[i]);
+      expect_bytes(item.get(), next == 11 ? 5000 : 10 * next, next);
+      EXPECT_EQ(info_of(item.get()).sequence, next + 1);
+      EXPECT_EQ(info_of(item.get()).bytes, next == 11 ? 5000U : 10 * next);
+      EXPECT_EQ(info_of(item.get()).segments, 1U);
+      EXPECT_OK(gantry_done(item.get()));
+    }
+  }
+  EXPECT_EQ(gantry_queue_get_many(getting.get(), 7, 0, messages.data(), &count), GANTRY_TIMED_OUT);
+  EXPECT_EQ(count, 0U);
+  EXPECT_EQ(gantry_queue_withdraw_many(getting.get(), 7, kPatienceNs, messages.data(), &count),
+            GANTRY_TIMED_OUT);
+  EXPECT_REFUSED(gantry_queue_get_many(getting.get(), 0, 0, messages.data(), &count),
+                 GANTRY_INVALID_ARGUMENT, "0 items", "1 or more");
+  gantry_tensor tensor{};
+  parts[1].tensor = &tensor;
+  EXPECT_REFUSED(gantry_queue_put_many(putting.get(), parts.data(), 2, kPatienceNs, &put),
+                 GANTRY_INVALID_ARGUMENT, "item 1 has a block", "gantry_send");
+  EXPECT_EQ(put, 0U);
+  EXPECT_OK(gantry_queue_wait(queue_.get(), kPatienceNs));
 }
 
 TEST_F(Queues, WhatIsNotDoneGoesToAnotherEnd) {

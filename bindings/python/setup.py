@@ -48,7 +48,7 @@ setup(
         Extension(
             "gantry._core",
             sorted(glob("core/*.c")),
-            depends=["core/arrow.h", "core/core.h"],
+            depends=["core/arrow.h", "core/core.h", "core/item_code.h"],
             libraries=["gantry_c"],
             extra_compile_args=["-std=gnu11", "-fvisibility=hidden"],
             py_limited_api=True,

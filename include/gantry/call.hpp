@@ -372,7 +372,8 @@ class GANTRY_API WorkItem {
   /// The payload, or its first segment; valid as long as the item.
   [[nodiscard]] ConstByteSpan bytes() const& noexcept { return segment(0).bytes; }
   ConstByteSpan bytes() const&& = delete;
-  /// The message that was received; its last segment belongs to the queue.
+  /// The message that was received; its last segment belongs to the queue. Empty for an item that
+  /// came with others in one message (get_many()).
   [[nodiscard]] const Message& message() const noexcept { return message_; }
   /// Number of the put, from 1.
   [[nodiscard]] std::uint64_t number() const noexcept { return number_; }
@@ -390,6 +391,8 @@ class GANTRY_API WorkItem {
   void give_back() noexcept;
 
   Message message_;
+  std::shared_ptr<const std::vector<std::byte>> batch_;  // of an item that came with others
+  ConstByteSpan part_;                                   // of batch_
   std::shared_ptr<Acknowledger> acknowledger_;  // null: no acknowledgement is due
   std::uint64_t number_ = 0;
   unsigned tries_ = 0;
@@ -413,6 +416,14 @@ class GANTRY_API WorkMember {
   [[nodiscard]] Result<void> put(ConstByteSpan payload, Deadline deadline = Deadline::never());
   /// Puts several parts, at most kMaxSegments - 1, as one item.
   [[nodiscard]] Result<void> put(Draft draft, Deadline deadline = Deadline::never());
+  /// Puts several items in their order, each of one segment; returns how many were put. Neighbours
+  /// of at most kMostBatchedItem go in one message. An error is returned only if no item was put;
+  /// if fewer than all were put, the next call returns the reason. Errors: as put().
+  [[nodiscard]] Result<std::size_t> put_many(std::span<const ConstByteSpan> items,
+                                             Deadline deadline = Deadline::never());
+  static constexpr std::size_t kMostBatched = 256;         ///< Items in one message.
+  static constexpr Bytes kMostBatchedItem = Bytes{4} << 10;  ///< Larger items go alone.
+  static constexpr Bytes kMostBatchBytes = Bytes{64} << 10;  ///< Of all items in one message.
   /// Pool of this member; its blocks are put without a copy.
   [[nodiscard]] Pool pool() const;
 
@@ -421,11 +432,21 @@ class GANTRY_API WorkMember {
   /// whatever the deadline. Errors: `timed_out`, `interrupted`; `closed` (the queue was finished
   /// and is empty); `busy` (this member holds WorkQueueOptions::replies.slots items); `peer_gone`.
   [[nodiscard]] Result<WorkItem> get(Deadline deadline = Deadline::never());
+  /// As get(), for up to `most` items that wait now (1 to kMostBatched; more is as kMostBatched).
+  /// Returns one at least. Small items come together; a large one comes alone. A member gets at most
+  /// its share of the items if other members wait in the line. Items count as tried when this has
+  /// returned them. A get() or get_many() for another number of items leaves its place in the line.
+  /// Items do not take WorkQueueOptions::replies.slots if they come together. Errors: as get();
+  /// `invalid_argument` (0 items).
+  [[nodiscard]] Result<std::vector<WorkItem>> get_many(std::size_t most,
+                                                       Deadline deadline = Deadline::never());
   /// After a get() that timed out or was interrupted: leaves the line, so that the next item goes
   /// to another worker. Returns an item that was already handed out; otherwise `timed_out`, because
   /// an item did not come or the queue did not answer by `deadline`. If the queue did not answer,
   /// it takes back any item that it has handed out.
   [[nodiscard]] Result<WorkItem> withdraw(Deadline deadline = Deadline::never());
+  /// The same after a get_many(). After that withdraw() returns nothing: the queue takes all back.
+  [[nodiscard]] Result<std::vector<WorkItem>> withdraw_many(Deadline deadline = Deadline::never());
 
   // Requests to the queue. A request that was interrupted or timed out continues when it is
   // repeated. Errors of all: `timed_out`, `interrupted`, `peer_gone`.

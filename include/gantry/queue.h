@@ -15,6 +15,28 @@ GANTRY_C_API gantry_code gantry_queue_withdraw(gantry_consumer* consumer, int64_
                                                gantry_message** message);
 
 enum {
+  GANTRY_QUEUE_MOST_BATCHED = 256,        // Items that go in one message, at most.
+  GANTRY_QUEUE_MOST_BATCHED_ITEM = 4096,  // Bytes of an item that goes with others, at most.
+  GANTRY_QUEUE_MOST_BATCH_BYTES = 65536   // Bytes of all items in one message, at most.
+};
+/// Puts `count` items in their order; each is one part of plain bytes (`data` and `bytes`), which
+/// GANTRY_INVALID_ARGUMENT refuses otherwise. Small neighbours go in one message. `*put`: how many
+/// were put, also after an error.
+GANTRY_C_API gantry_code gantry_queue_put_many(gantry_producer* producer, const gantry_part* items,
+                                               size_t count, int64_t timeout_ns, size_t* put);
+/// As gantry_receive() on a getting end, for up to `most` items that wait now: small ones come
+/// together, a large one comes alone. A getting end gets at most its share while others wait, too.
+/// Fills in `messages`, which has `most` places, and `*count`: one at least, 0 after an error. Items
+/// count as tried when this has returned them.
+GANTRY_C_API gantry_code gantry_queue_get_many(gantry_consumer* consumer, size_t most,
+                                               int64_t timeout_ns, gantry_message** messages,
+                                               size_t* count);
+/// gantry_queue_withdraw() after a gantry_queue_get_many(); `messages` has as many places as there.
+GANTRY_C_API gantry_code gantry_queue_withdraw_many(gantry_consumer* consumer, size_t most,
+                                                    int64_t timeout_ns, gantry_message** messages,
+                                                    size_t* count);
+
+enum {
   /// Fills in the report; it includes everything that this process put before.
   GANTRY_QUEUE_REPORT = 0,
   /// Waits for room for one item and keeps it for the next gantry_send() of this putting end. See

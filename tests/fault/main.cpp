@@ -55,7 +55,8 @@ bool report_coverage(const std::vector<Rehearsal>& rehearsals, bool in_full) {
     if (in_full)
       fmt::print("{:22} producer or client in {:2} scenarios, consumer, inbox or server in {:2}\n",
                  kStepNames[step], by[0], by[1]);
-    if (by[0] + by[1] != 0) continue;
+    if (by[0] + by[1] != 0 || kStepNames[step].starts_with("queue_"))
+      continue;  // no scenario has a queue of work: work_queue_process_test kills at its steps
     fmt::print(stderr, "step {} is never reached\n", kStepNames[step]);
     all = false;
   }

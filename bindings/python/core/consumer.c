@@ -134,6 +134,7 @@ static PyMethodDef consumer_methods[] = {
     {"receive_into", consumer_receive_into, METH_VARARGS, NULL},
     {"rejoin", consumer_rejoin, METH_O, NULL},
     {"get", queue_get, METH_O, NULL},
+    {"get_many", queue_get_many, METH_VARARGS, NULL},
     {"ask", queue_ask, METH_VARARGS, NULL},
     {"descriptor", consumer_descriptor, METH_NOARGS, NULL},
     {"close", end_close_now, METH_NOARGS, NULL},

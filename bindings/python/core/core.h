@@ -139,7 +139,14 @@ PyObject* arrow_expand(PyObject* values);
 PyObject* message_table(PyObject* self, PyObject* number);
 PyObject* table_from_address(PyObject* module, PyObject* arguments);
 
+// ---- item.c: small items of a queue, without pickle
+PyObject* item_encode(PyObject* module, PyObject* object);  // bytes, or None: pickle has to do it
+/// The object and the bytes that it took; None: it is a pickle. Whoever put it may write to it.
+PyObject* item_decode(const void* bytes, size_t count);
+
 // ---- queue.c: what the ends of a queue have
+PyObject* queue_get_many(PyObject* self, PyObject* arguments);
+PyObject* queue_put_many(PyObject* self, PyObject* arguments);
 PyObject* queue_get(PyObject* self, PyObject* seconds);
 PyObject* queue_ask(PyObject* self, PyObject* arguments);
 

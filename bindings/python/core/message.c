@@ -114,6 +114,20 @@ static PyObject* message_segment(PyObject* self, PyObject* const* arguments, Py_
   return adopt(message, look_at(message, index, raw));
 }
 
+/// item(): the object of an item that is no pickle, and how many of its bytes that is; or None.
+static PyObject* message_item(PyObject* self, PyObject* unused) {
+  (void)unused;
+  Message* const message = (Message*)self;
+  if (message->info.segments != 1) Py_RETURN_NONE;  // a pickle and its buffers
+  if (begin_look(message) != 0) return NULL;
+  gantry_segment segment = {.size = sizeof segment};
+  const gantry_code code = gantry_message_segment(message->handle, 0, &segment);
+  PyObject* const found =
+      code == GANTRY_OK ? item_decode(segment.data, segment.bytes) : raise_code(code);
+  --message->memories;
+  return found;
+}
+
 static Memory* view_of(Message* message, size_t index) {
   gantry_segment segment = {.size = sizeof segment};
   gantry_view* view = NULL;
@@ -210,6 +224,7 @@ static PyObject* message_done(PyObject* self, PyObject* unused) {
 static PyMethodDef message_methods[] = {{"segment", FASTCALL(message_segment), METH_FASTCALL, NULL},
                                         {"view", message_view, METH_O, NULL},
                                         {"table", message_table, METH_O, NULL},
+                                        {"item", message_item, METH_NOARGS, NULL},
                                         {"done", message_done, METH_NOARGS, NULL},
                                         {"reply", message_reply, METH_VARARGS, NULL},
                                         {"refuse", message_refuse, METH_VARARGS, NULL},

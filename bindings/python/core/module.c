@@ -113,6 +113,7 @@ static PyMethodDef functions[] = {{"set_error_factory", set_error_factory, METH_
                                   {"numpy_handler", numpy_handler, METH_O, NULL},
                                   {"set_numpy_handler", numpy_set_handler, METH_O, NULL},
                                   {"table_from_address", table_from_address, METH_VARARGS, NULL},
+                                  {"encode_item", item_encode, METH_O, NULL},
                                   {"version", version, METH_NOARGS, NULL},
                                   {0}};
 static struct PyModuleDef definition = {

@@ -310,6 +310,7 @@ static PyMethodDef producer_methods[] = {
     {"wait_for_consumers", producer_wait_for_consumers, METH_VARARGS, NULL},
     {"finish", producer_finish, METH_O, NULL},
     {"ask", queue_ask, METH_VARARGS, NULL},
+    {"put_many", queue_put_many, METH_VARARGS, NULL},
     {"pool", producer_pool, METH_NOARGS, NULL},
     {"descriptor", producer_descriptor, METH_NOARGS, NULL},
     {"begin_call", FASTCALL(producer_begin_call), METH_FASTCALL, NULL},

@@ -94,6 +94,120 @@ PyObject* queue_get(PyObject* self, PyObject* seconds) {
   return raise_code(code);
 }
 
+// ---- get_many(most, timeout, into)
+
+struct Getting {
+  size_t most, count;
+  gantry_message* messages[GANTRY_QUEUE_MOST_BATCHED];
+};
+
+static gantry_code get_many_step(void* handle, void* arguments, int64_t timeout_ns) {
+  struct Getting* const it = arguments;
+  return gantry_queue_get_many(handle, it->most, timeout_ns, it->messages, &it->count);
+}
+
+static gantry_code withdraw_many_step(void* handle, void* arguments, int64_t timeout_ns) {
+  struct Getting* const it = arguments;
+  return gantry_queue_withdraw_many(handle, it->most, timeout_ns, it->messages, &it->count);
+}
+
+/// Behind what is in the list. What cannot be put there goes back to the queue, or is lost where
+/// there is no memory.
+static int add_messages(const struct Getting* it, Held* held, PyObject* list) {
+  int done = 0;
+  for (size_t i = 0; i < it->count; ++i) {
+    if (done != 0) {
+      gantry_free(it->messages[i]);
+      continue;
+    }
+    PyObject* const message = message_new(it->messages[i], held);
+    done = message == NULL ? -1 : PyList_Append(list, message);
+    Py_XDECREF(message);
+  }
+  return done;
+}
+
+/// Appends what it gets to the list `into`, where a signal's handler that raises leaves it. Returns
+/// whether there was something.
+PyObject* queue_get_many(PyObject* self, PyObject* arguments) {
+  End* const end = (End*)self;
+  PyObject *most, *seconds, *into;
+  uint64_t wanted;
+  if (!PyArg_ParseTuple(arguments, "OOO!", &most, &seconds, &PyList_Type, &into) ||
+      read_number64(most, "most", &wanted) != 0)
+    return NULL;
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  struct Getting it = {.count = 0};
+  it.most = wanted < GANTRY_QUEUE_MOST_BATCHED ? wanted : GANTRY_QUEUE_MOST_BATCHED;
+  gantry_code code = end_run(end, get_many_step, &it, timeout_ns, kQuick);
+  if (code == GANTRY_TIMED_OUT) code = end_run(end, withdraw_many_step, &it, kPatienceNs, kLong);
+  if (code == GANTRY_OK)
+    return add_messages(&it, end->held, into) == 0 ? Py_NewRef(Py_True) : NULL;
+  if (code == GANTRY_TIMED_OUT) Py_RETURN_FALSE;
+  if (code == -1) leave_line(end);
+  return raise_code(code);
+}
+
+// ---- put_many(items, timeout)
+
+struct Putting {
+  gantry_part* items;
+  size_t count, put;
+};
+
+static gantry_code put_many_step(void* handle, void* arguments, int64_t timeout_ns) {
+  struct Putting* const it = arguments;
+  size_t put = 0;
+  const gantry_code code = gantry_queue_put_many(handle, it->items + it->put, it->count - it->put,
+                                                 timeout_ns, &put);
+  it->put += put;
+  return code;
+}
+
+/// Each item's bytes, which `list` keeps alive.
+static gantry_part* parts_of_list(PyObject* list, size_t count) {
+  gantry_part* const items = PyMem_Calloc(count + 1, sizeof *items);
+  if (items == NULL) return (gantry_part*)PyErr_NoMemory();
+  for (size_t i = 0; i < count; ++i) {
+    char* data;
+    Py_ssize_t bytes;
+    if (PyBytes_AsStringAndSize(PyTuple_GetItem(list, (Py_ssize_t)i), &data, &bytes) != 0) {
+      PyMem_Free(items);
+      return NULL;
+    }
+    items[i].size = sizeof *items;
+    items[i].data = data;
+    items[i].bytes = (size_t)bytes;
+  }
+  return items;
+}
+
+/// How many were put, of a tuple of bytes: all, or what was put before the time was over. After
+/// another error its exception has that number, as `put`.
+PyObject* queue_put_many(PyObject* self, PyObject* arguments) {
+  PyObject *list, *seconds;
+  if (!PyArg_ParseTuple(arguments, "O!O", &PyTuple_Type, &list, &seconds)) return NULL;
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  struct Putting it = {.count = (size_t)PyTuple_Size(list)};
+  it.items = parts_of_list(list, it.count);
+  if (it.items == NULL) return NULL;
+  const gantry_code code = end_run((End*)self, put_many_step, &it, timeout_ns, kQuick);
+  PyMem_Free(it.items);
+  if (code == GANTRY_OK || code == GANTRY_TIMED_OUT) return PyLong_FromSize_t(it.put);
+  raise_code(code);
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  PyObject* const put = PyLong_FromSize_t(it.put);
+  if (value == NULL || put == NULL || PyObject_SetAttrString(value, "put", put) != 0)
+    PyErr_Clear();  // of a class without attributes
+  Py_XDECREF(put);
+  PyErr_Restore(type, value, trace);
+  return NULL;
+}
+
 // ---- ask(question, timeout)
 
 struct Asking {

@@ -5,15 +5,18 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from multiprocessing import util
 from traceback import print_exception
 from typing import Any
 
 from .errors import Closed, PeerGone
 
+_MOST = 256  # at a time: as many go in one message
+
 
 class Feeder:
-    """Sends in the order of append(). The thread lives only while there is something to send, and
+    """Sends in the order of append(), and what has gathered in one call. The thread lives only while there is something to send, and
     only it keeps what it sends by: a queue that is dropped goes at once."""
 
     def __init__(self) -> None:
@@ -32,11 +35,12 @@ class Feeder:
         return self._thread is None
 
     def append(
-        self, parts: Any, send: Callable[[Any], None],
+        self, parts: Any, send: Callable[[list[Any]], int],
         fail: Callable[[BaseException], None] = print_exception,
     ) -> None:  # fmt: skip
-        """Keeps a copy: the caller may change what it has put. `fail`: it could not be sent.
-        Raises if there can be no thread."""
+        """Keeps a copy: the caller may change what it has put. `send`: sends the first ones of a
+        list, and returns how many; it raises what keeps the first from being sent. `fail` is told
+        that. Raises if there can be no thread."""
         kept = tuple(bytes(p) for p in parts) if isinstance(parts, tuple) else bytes(parts)
         with self._lock:
             self._waiting.append((kept, fail))
@@ -53,7 +57,7 @@ class Feeder:
             self._thread = thread
             self._exit = util.Finalize(self, self._join_at_exit, exitpriority=-5)
 
-    def _run(self, send: Callable[[Any], None]) -> None:
+    def _run(self, send: Callable[[list[Any]], int]) -> None:
         while True:
             with self._lock:
                 if not self._waiting:
@@ -62,9 +66,11 @@ class Feeder:
                     if self._exit is not None:
                         self._exit.cancel()
                     break
-                parts, fail = self._waiting[0]
+                fail = self._waiting[0][1]
+                parts = [kept for kept, _ in islice(self._waiting, _MOST)]
+            sent = 1
             try:
-                send(parts)
+                sent = send(parts)
             except (Closed, PeerGone) as error:  # nobody takes anything any more
                 util.info("gantry: queue: %s", error)
                 with self._lock:
@@ -76,7 +82,7 @@ class Feeder:
                 except BaseException as of_who_was_told:
                     print_exception(of_who_was_told)
             with self._lock:
-                if self._waiting:
+                for _ in range(min(sent, len(self._waiting))):
                     self._waiting.popleft()
         if at_end is not None:
             at_end()

@@ -12,8 +12,8 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, cast
 
 from . import trace
-from ._core import Message
-from .errors import InvalidArgument, reason_of
+from ._core import Message, encode_item
+from .errors import InvalidArgument, PeerMisbehaved, reason_of
 
 TYPE = 0x50_59_4F_42  # "BOYP" in memory: the type of a message that is a pickled object
 # Types of messages whose elements are those of such an object; nothing of it is pickled.
@@ -30,6 +30,7 @@ _MADE: dict[int, Callable[[memoryview], Any]] = {
     _LONGS["L"]: lambda view: array("L", view.tobytes()),
 }  # fmt: skip
 _SMALL = 4096  # smaller buffers stay in the stream
+MOST_BATCHED_ITEM = 4096  # bytes; as gantry/queue.h has it
 _MOST = 62  # besides the stream, and what goes with a call
 
 
@@ -107,9 +108,15 @@ class _Pickler(pickle.Pickler):
 
 
 def dumps_item(value: Any, carried: bytes = b"") -> Any:
-    """The stream with `carried` behind it, or a tuple of that and the buffers."""
-    if type(value) in _PLAIN:
-        return pickle.dumps(value, 5) + carried
+    """The stream with `carried` behind it, or a tuple of that and the buffers. Small plain values
+    and tuples of them have a code of their own (core/item_code.h)."""
+    kind = type(value)
+    if kind in _PLAIN or kind is tuple:
+        coded = encode_item(value)
+        if coded is not None:
+            return coded + carried if carried else coded
+        if kind is not tuple:
+            return pickle.dumps(value, 5) + carried
     buffers: list[pickle.PickleBuffer] = []
     stream = BytesIO()
     _Pickler(stream, 5, buffer_callback=_stay_or_leave(buffers, _MOST)).dump(value)
@@ -122,9 +129,30 @@ def dumps_item(value: Any, carried: bytes = b"") -> Any:
 def loads_item(core: Message, copies: bool) -> tuple[Any, str | None]:
     """The object, and the traceparent that came with it. `copies`: leaves nothing in the message's
     memory."""
+    plain = core.item()
+    if plain is not None:
+        value, used = plain
+        return value, None if used == core.bytes else _behind(core, used)
     stream = memoryview(cast(Any, core.segment(0, True)))
     carried = None if stream[-1:] == _END else trace.found(stream[-trace.CARRIED_BYTES :])
     if core.segments == 1:
         return pickle.loads(stream), carried
     buffers = [memoryview(cast(Any, core.segment(i, True))) for i in range(1, core.segments)]
     return pickle.loads(stream, buffers=map(bytearray, buffers) if copies else buffers), carried
+
+
+def _behind(core: Message, used: int) -> str:
+    """The traceparent behind a plain value: nothing else may be there."""
+    rest = memoryview(cast(Any, core.segment(0, True)))[used:]
+    found = trace.found(rest)
+    if found is None:
+        raise PeerMisbehaved(
+            f"queue: {rest.nbytes} bytes behind an item that are none of its own",
+            "all that put into it use gantry.Queue of this version",
+        )
+    return found
+
+
+def is_small(parts: Any) -> bool:
+    """Whether an item may go with others in one message."""
+    return isinstance(parts, (bytes, memoryview)) and len(parts) <= MOST_BATCHED_ITEM

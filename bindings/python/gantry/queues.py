@@ -8,7 +8,8 @@ import threading
 import time
 import weakref
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice, takewhile
 from logging import getLogger
 from multiprocessing import context, util
 from multiprocessing.connection import Connection
@@ -16,7 +17,7 @@ from operator import index
 from queue import Empty, Full
 from traceback import print_exception
 from types import GenericAlias
-from typing import Any
+from typing import Any, TypeVar
 
 from . import _core, pickles, trace
 from .errors import Busy, InvalidArgument, PeerGone, TimedOut, Unsupported
@@ -33,6 +34,7 @@ _BRIEFLY = 0.002  # for room in a ring that is emptied all the time
 _UNKNOWN = -1  # the size of a queue that is attached: each put() asks for a place
 _TURN = 0.02  # of a thread that waits for a place while the feeder sends
 _FEEDER_TURN = 0.1  # after which other threads may use the putting end
+_MOST_BATCHED = 256  # as gantry/queue.h has it
 _SILENT = 2.0  # seconds without room before the feeder says why
 
 _RULE = (
@@ -41,6 +43,7 @@ _RULE = (
 )
 _ALL_HELD = f"queue: getters hold all items that this process has out, and none waits; {_RULE}"
 
+Taken = TypeVar("Taken")
 _all: weakref.WeakSet[Queue] = weakref.WeakSet()
 
 
@@ -124,6 +127,8 @@ class Queue:
         self._getting: _core.Consumer | None = None
         self._putting: _core.Producer | None = None
         self._in_hand: deque[_core.Message] = deque()
+        self._kept: list[_core.Message] = []  # got, and handed to nobody
+        self._keeping = threading.Lock()  # who takes from it
         self._feeder = Feeder()
         self._unmade = ""  # why it cannot be reached, if nobody has its name
         self._has_said = False  # that this is so
@@ -151,6 +156,47 @@ class Queue:
             self._put_at_place(parts, _seconds(timeout) if block else 0)
         else:
             self._put_parts(parts)
+
+    def put_many(
+        self, items: Iterable[Any], block: bool = True, timeout: float | None = None
+    ) -> None:
+        """put() of each, in their order; small neighbours go in one message. All are pickled first:
+        if one cannot be, this raises and none of them is put. After another exception (queue.Full,
+        KeyboardInterrupt, PeerGone) its attribute `put` says how many were put: the first ones. In
+        a queue with a `maxsize` each one waits for its place."""
+        if self._closed:
+            raise ValueError(f"Queue {self!r} is closed")
+        carried = trace.carried()
+        coded = [pickles.dumps_item(item, carried) for item in items]
+        deadline = None if not block or timeout is None else time.monotonic() + _seconds(timeout)
+        put = 0
+        try:
+            if not self._maxsize:
+                put = self._put_coded(coded)
+                return
+            for parts in coded:
+                left = None if deadline is None else max(deadline - time.monotonic(), 0)
+                self._put_at_place(parts, left if block else 0)
+                put += 1
+        except BaseException as error:
+            error.put = put + getattr(error, "put", 0)  # type: ignore[attr-defined]
+            raise
+
+    def _put_coded(self, coded: list[Any]) -> int:
+        """All of them. Behind what waits in the feeder, or what has no room, by the feeder."""
+        put = 0
+        try:
+            if self._feeder.is_idle and coded:
+                end = self._putting or self._open_putting(None)
+                while put < len(coded) and (sent := self._sent(end, coded[put:], _BRIEFLY)):
+                    put += sent
+            for parts in coded[put:]:
+                self._feeder.append(parts, self._send, print_exception)
+                put += 1
+        except BaseException as error:
+            error.put = put + getattr(error, "put", 0)  # type: ignore[attr-defined]
+            raise
+        return put
 
     def _put_at_place(self, parts: Any, timeout: float | None) -> None:
         deadline = None if timeout is None else time.monotonic() + timeout
@@ -199,29 +245,36 @@ class Queue:
         why = self._stuck or self._unmade
         return Full(why) if why else Full()
 
-    def _send(self, parts: Any) -> None:
-        """What waits in the feeder. In turns, since other threads need the end, too."""
+    def _send(self, waiting: list[Any]) -> int:
+        """The first of what waits in the feeder: how many. In turns, since other threads need the
+        end, too."""
         try:
             end = self._putting or self._open_putting(None)
             since = time.monotonic()
-            while not self._sent(end, parts):
+            while not (sent := self._sent(end, waiting, _FEEDER_TURN)):
                 if time.monotonic() - since > _SILENT:
                     self._look_for_room(end)
                     since = time.monotonic()
                 time.sleep(_BRIEFLY)
             self._stuck = ""
+            return sent
         except Exception:
             if self._maxsize:
                 self._give_place_back()
             raise
 
     @staticmethod
-    def _sent(end: _core.Producer, parts: Any) -> bool:
+    def _sent(end: _core.Producer, waiting: list[Any], timeout: float) -> int:
+        """How many of them, from the first on, have gone; 0: there was no room in time. A large one
+        goes alone."""
+        small = tuple(map(bytes, takewhile(pickles.is_small, islice(waiting, _MOST_BATCHED))))
         try:
-            end.send(parts, _FEEDER_TURN, 0, 0)
+            if len(small) > 1:
+                return end.put_many(small, timeout)
+            end.send(waiting[0], timeout, 0, 0)
         except TimedOut:
-            return False
-        return True
+            return 0
+        return 1
 
     def _look_for_room(self, end: _core.Producer) -> None:
         """Slow getters make room by and by; getters that keep what they got do not."""
@@ -247,6 +300,8 @@ class Queue:
         """The oldest item that no process has got. queue.Empty: none within `timeout`, or now with
         `block=False`. With `redeliver` gantry.Busy: this process has 64 items for which it has
         not called task_done()."""
+        if self._kept:
+            return self.get_many(1, block, timeout)[0]
         core = self._take(_seconds(timeout) if block else 0)
         if core is None:
             raise self._empty()
@@ -260,7 +315,62 @@ class Queue:
         self._in_hand.append(core)
         return item
 
+    def get_many(
+        self, most: int, block: bool = True, timeout: float | None = None
+    ) -> list[Any]:
+        """get() of up to `most` items that are there now (at most 256 at a time), which come in one
+        message if they are small: one at least, in the order of the queue. A process gets at most
+        its share while others wait, too. What an exception keeps this from returning (Ctrl-C, an
+        item that cannot be unpickled) is for the next get() of this process; an item that cannot be
+        unpickled is raised once, and not in the midst of others."""
+        wanted = index(most)
+        if wanted < 1:
+            raise ValueError(f"most: 1 or more is needed, not {most!r}")
+        seconds = _seconds(timeout) if block else 0
+        deadline = None if seconds is None else time.monotonic() + seconds
+        while True:
+            if not self._kept:
+                left = None if deadline is None else max(deadline - time.monotonic(), 0)
+                if not self._take_many(wanted, left):
+                    raise self._empty()
+            if items := self._take_kept(wanted):
+                return items
+            # Another thread has taken them.
+
+    def _take_kept(self, most: int) -> list[Any]:
+        """Nothing leaves `_kept` before all of it can be handed over."""
+        with self._keeping:
+            if self._redeliver:
+                most = min(most, max(SLOTS - len(self._in_hand), 0))
+            items: list[Any] = []
+            for core in self._kept[:most]:
+                try:
+                    items.append(self._load(core))
+                except Exception:
+                    if items:
+                        break  # it is raised when it is the first
+                    del self._kept[0]
+                    if self._redeliver:
+                        core.done()  # nobody else could read it either
+                    raise
+            if self._redeliver:
+                self._in_hand += self._kept[: len(items)]
+            del self._kept[: len(items)]
+        return items
+
+    def _take_many(self, most: int, timeout: float | None) -> bool:
+        if self._redeliver:
+            most = max(min(most, SLOTS - len(self._in_hand)), 1)
+        return bool(
+            self._taken(timeout, lambda end, left: end.get_many(most, left, self._kept))
+        )
+
     def _take(self, timeout: float | None) -> _core.Message | None:
+        return self._taken(timeout, lambda end, left: end.get(left))
+
+    def _taken(
+        self, timeout: float | None, take: Callable[[_core.Consumer, float | None], Taken]
+    ) -> Taken | None:
         if self._closed:
             raise ValueError(f"Queue {self!r} is closed")
         if len(self._in_hand) >= SLOTS:  # a putter may have no room for another item till then
@@ -268,7 +378,7 @@ class Queue:
         deadline = None if timeout is None else time.monotonic() + timeout
         try:
             end = self._getting or self._open_getting(timeout)
-            return end.get(None if deadline is None else max(deadline - time.monotonic(), 0))
+            return take(end, None if deadline is None else max(deadline - time.monotonic(), 0))
         except TimedOut:  # another thread waits for the next item, or the queue does not answer
             return None
         except Busy as error:
@@ -321,7 +431,7 @@ class Queue:
                     "see whether it is stopped; the queue goes on when that goes on",
                 ) from None
             assert report is not None
-            size = report[0] + here  # rather one too many than to miss what is on its way
+            size = report[0] + here + len(self._kept)  # rather one too many than to miss what is on its way
             if here == len(self._feeder):
                 break
         return size
@@ -370,6 +480,7 @@ class Queue:
 
     def _drop(self) -> None:
         self._in_hand.clear()
+        self._kept.clear()
         self._getting = self._putting = None
         for end in [*self._ends.values()]:
             end.close()

@@ -1,5 +1,7 @@
 #include "core/channel/queue/work_ledger.hpp"
 
+#include <algorithm>
+
 #include "core/base/assert.hpp"
 
 namespace gantry {
@@ -25,6 +27,20 @@ WorkPayload::WorkPayload(Message message, bool to_copy)
     part.forwarded.reset();
   }
   message_.reset();
+  is_copied_ = true;
+}
+
+WorkPayload::WorkPayload(std::shared_ptr<const void> owner, ConstByteSpan bytes, bool is_copied)
+    : owner_(std::move(owner)), is_copied_(is_copied) {
+  Draft::Part& part = parts_.emplace_back();
+  part.bytes = part.copied = bytes;
+}
+
+std::optional<ConstByteSpan> WorkPayload::small_bytes() const noexcept {
+  if (message_ != nullptr || parts_.size() != 1 || parts_[0].tensor ||
+      parts_[0].bytes.size() > WorkMember::kMostBatchedItem)
+    return std::nullopt;
+  return parts_[0].bytes;
 }
 
 Draft WorkPayload::draft() const {
@@ -41,7 +57,7 @@ Draft WorkPayload::draft() const {
 
 void WorkLedger::put(std::shared_ptr<const WorkPayload> payload) {
   copied_ += payload->is_copied() ? 1 : 0;
-  waiting_.insert(waiting_.end(), {++put_, 0, 0, 0, std::move(payload)});
+  waiting_.insert(waiting_.end(), {++put_, 0, 0, 0, false, std::move(payload)});
 }
 
 WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
@@ -53,6 +69,26 @@ WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
   GANTRY_ASSERT(is_new);  // I1
   ++in_hand_;
   return item;
+}
+
+std::vector<WorkLedger::Item> WorkLedger::hand_batch_to(Member member, std::uint64_t request,
+                                                        std::size_t most) {
+  most = std::min(most, WorkMember::kMostBatched);
+  std::size_t count = 0;
+  Bytes bytes = 0;
+  for (auto next = waiting_.begin(); next != waiting_.end() && count < most; ++next, ++count) {
+    const auto small = next->payload->small_bytes();
+    if (!small || next->failures != 0) break;  // what failed goes alone
+    bytes += small->size();
+    if (bytes > WorkMember::kMostBatchBytes) break;
+  }
+  std::vector<Item> items;
+  if (count < 2) return items;
+  for (; count != 0; --count) {
+    items.push_back(hand_to(member, request));
+    hands_[member].at(items.back().number).is_unseen = true;
+  }
+  return items;
 }
 
 void WorkLedger::forget(const Item& item) noexcept {
@@ -68,7 +104,34 @@ void WorkLedger::acknowledge(Member member, std::uint64_t number) {
   ++acknowledged_;
 }
 
+std::vector<std::uint64_t> WorkLedger::handed_for(Member member, std::uint64_t request) const {
+  std::vector<std::uint64_t> numbers;
+  const auto hands = hands_.find(member);
+  if (hands == hands_.end()) return numbers;
+  for (const auto& [number, item] : hands->second)
+    if (item.request == request) numbers.push_back(number);
+  return numbers;
+}
+
+void WorkLedger::acknowledge_batch(Member member, std::uint64_t request) {
+  for (const std::uint64_t number : handed_for(member, request)) acknowledge(member, number);
+}
+
+void WorkLedger::note_seen(Member member, std::uint64_t request) {
+  for (const std::uint64_t number : handed_for(member, request))
+    hands_[member].at(number).is_unseen = false;
+}
+
+void WorkLedger::return_untried(Item item) {
+  GANTRY_ASSERT(item.tries != 0);
+  if (--item.tries != 0) --redelivered_;
+  item.is_unseen = false;
+  const bool is_new = waiting_.insert(std::move(item)).second;
+  GANTRY_ASSERT(is_new);  // I1
+}
+
 void WorkLedger::return_item(Item item) {
+  if (item.is_unseen) return return_untried(std::move(item));  // I4
   if (most_tries_ != 0 && item.tries >= most_tries_) {
     ++dropped_;
     return forget(item);
@@ -92,12 +155,7 @@ void WorkLedger::take_back(Member member, std::uint64_t number) {
 }
 
 void WorkLedger::not_delivered(Member member, std::uint64_t number) {
-  auto item = take(member, number);
-  if (!item) return;
-  GANTRY_ASSERT(item->tries != 0);
-  if (--item->tries != 0) --redelivered_;
-  const bool is_new = waiting_.insert(std::move(*item)).second;
-  GANTRY_ASSERT(is_new);  // I1
+  if (auto item = take(member, number)) return_untried(std::move(*item));
 }
 
 void WorkLedger::failed(Member member, std::uint64_t number) {
@@ -108,10 +166,7 @@ void WorkLedger::failed(Member member, std::uint64_t number) {
 }
 
 void WorkLedger::not_read(Member member, std::uint64_t request) {
-  const auto hands = hands_.find(member);
-  if (hands == hands_.end()) return;
-  for (const auto& [number, item] : hands->second)
-    if (item.request == request) return not_delivered(member, number);
+  for (const std::uint64_t number : handed_for(member, request)) not_delivered(member, number);
 }
 
 void WorkLedger::take_all_back(Member member) {

@@ -5,6 +5,7 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <vector>
 
 namespace gantry {
 
@@ -13,12 +14,18 @@ class WorkPayload {
  public:
   /// Without its last segment. Copies it if it is `to_copy` and worth it.
   WorkPayload(Message message, bool to_copy);
+  /// Of an item of a batch: `bytes` lie in what `owner` keeps, a copy or the batch's message.
+  WorkPayload(std::shared_ptr<const void> owner, ConstByteSpan bytes, bool is_copied);
   /// A part of a message for each segment, which may be made again.
   [[nodiscard]] Draft draft() const;
-  [[nodiscard]] bool is_copied() const noexcept { return message_ == nullptr; }
+  [[nodiscard]] bool is_copied() const noexcept { return is_copied_; }
+  /// The bytes of an item that may go with others in one message; empty: it goes alone.
+  [[nodiscard]] std::optional<ConstByteSpan> small_bytes() const noexcept;
 
  private:
-  std::shared_ptr<Message> message_;  // null: copied
+  std::shared_ptr<Message> message_;     // null: copied, or of a batch
+  std::shared_ptr<const void> owner_;    // of a batch's bytes
+  bool is_copied_ = false;
   std::vector<std::byte> copy_;
   std::vector<Draft::Part> parts_;  // their bytes lie in one of these
 };
@@ -26,6 +33,7 @@ class WorkPayload {
 /// Items and who has them. Knows nothing of channels. Used by one thread.
 //   I1  An item is in exactly one place: waiting_, or the hands of one member.
 //   I2  It leaves for good only when its holder acknowledges it, or after most_tries.
+//   I4  An item of a batch that its holder's user has not seen comes back without a try.
 //   I3  An item that comes back goes in front of items that were never out, in the order of its
 //       number. An item that could not be handed over goes behind all that failed less often.
 class WorkLedger {
@@ -36,6 +44,7 @@ class WorkLedger {
     unsigned tries = 0;
     unsigned failures = 0;      ///< How often it could not be handed over.
     std::uint64_t request = 0;  ///< Of its holder's, which it was the answer to.
+    bool is_unseen = false;     ///< It went in a batch, of which the holder has not said more. I4
     std::shared_ptr<const WorkPayload> payload;
   };
 
@@ -46,8 +55,14 @@ class WorkLedger {
   [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }
   /// The first that waits, which is in the member's hands from now on. There is one.
   [[nodiscard]] Item hand_to(Member member, std::uint64_t request = 0);
+  /// The first ones that wait, if they are at least two that may go in one message: at most `most`.
+  [[nodiscard]] std::vector<Item> hand_batch_to(Member member, std::uint64_t request,
+                                                std::size_t most);
   /// Ignores what that member does not hold.
   void acknowledge(Member member, std::uint64_t number);
+  /// All that the member was handed for that request.
+  void acknowledge_batch(Member member, std::uint64_t request);
+  void note_seen(Member member, std::uint64_t request);
   void take_back(Member member, std::uint64_t number);
   void take_all_back(Member member);
   /// As take_back() of what never arrived, through the member's fault: it does not count as a try.
@@ -58,7 +73,7 @@ class WorkLedger {
   [[nodiscard]] bool is_last_resort(unsigned failures) const noexcept {
     return waiting_.empty() || waiting_.begin()->failures >= failures;
   }
-  /// The same of what the member was handed for that request, if it still holds it.
+  /// The same of all that the member was handed for that request and still holds.
   void not_read(Member member, std::uint64_t request);
 
   [[nodiscard]] std::size_t copied() const noexcept { return copied_; }
@@ -70,6 +85,8 @@ class WorkLedger {
   /// Out of the member's hands; nothing if it does not hold that item.
   [[nodiscard]] std::optional<Item> take(Member member, std::uint64_t number);
   void return_item(Item item);
+  void return_untried(Item item);
+  [[nodiscard]] std::vector<std::uint64_t> handed_for(Member member, std::uint64_t request) const;
   void forget(const Item& item) noexcept;
 
   struct ByTurn {

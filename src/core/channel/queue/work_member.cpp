@@ -1,6 +1,7 @@
 #include "core/base/moved_from.hpp"
 #include "core/base/os/disown.hpp"
 #include "core/channel/queue/acknowledger.hpp"
+#include "core/channel/queue/item_batch.hpp"
 
 namespace gantry {
 namespace {
@@ -16,6 +17,10 @@ ClientOptions client_options(const WorkMemberOptions& options) {
   client.as.reset();  // of items alone; put() names it
   client.receive = options.receive;
   return client;
+}
+
+WorkItem first_of(std::vector<WorkItem> items) {
+  return std::move(items.front());
 }
 
 }  // namespace
@@ -34,8 +39,9 @@ class GANTRY_LOCAL WorkMember::Impl {
   ~Impl() { acknowledger_->leave(); }
 
   Result<void> put(Draft draft, Deadline deadline);
-  Result<WorkItem> get(Deadline deadline);
-  Result<WorkItem> withdraw(Deadline deadline);
+  Result<std::size_t> put_many(std::span<const ConstByteSpan> items, Deadline deadline);
+  Result<std::vector<WorkItem>> get(std::size_t most, Deadline deadline);
+  Result<std::vector<WorkItem>> withdraw(std::size_t most, Deadline deadline);
   Result<void> reserve(Deadline deadline);
   Result<void> give_place_back();
   Result<Message> ask(WorkQuestion question, Deadline deadline);
@@ -53,6 +59,7 @@ class GANTRY_LOCAL WorkMember::Impl {
     std::optional<std::uint64_t> call;  // its correlation
     bool has_left = false;              // the line
     bool gave_up = false;               // the answer is void: the queue takes back what it gave
+    std::uint32_t most = 1;             // items that the call is for
 
     void end() { call.reset(), has_left = gave_up = false; }
   };
@@ -61,6 +68,10 @@ class GANTRY_LOCAL WorkMember::Impl {
   Result<Message> await(Asked& asked, Deadline deadline);
   [[nodiscard]] Error told(Error error) const;
   Result<Message> leave(Asked& asked, Deadline deadline);
+  Result<void> post(Draft draft, PostForm form, Deadline deadline);
+  Result<std::size_t> put_some(std::span<const ConstByteSpan> items, Deadline deadline);
+  Result<std::vector<WorkItem>> open_items(Message message);
+  Result<std::vector<WorkItem>> open_batch(const Message& message);
   Result<WorkItem> open_item(Message message);
 
   const std::string name_;
@@ -71,18 +82,49 @@ class GANTRY_LOCAL WorkMember::Impl {
   Asked item_{WorkQuestion::item};
   Asked place_{WorkQuestion::place};
   Asked other_{WorkQuestion::report};
+  std::uint32_t most_ = 1;  // items that the next get is for
 };
 
 Result<void> WorkMember::Impl::put(Draft draft, Deadline deadline) {
   if (!is_ours()) return belongs_to_parent("this member");
   if (draft.parts().empty()) draft.copy(ConstByteSpan());
   draft.copy(ConstByteSpan());
+  return post(std::move(draft), PostForm::item, deadline);
+}
+
+Result<void> WorkMember::Impl::post(Draft draft, PostForm form, Deadline deadline) {
   return acknowledger_->use([&](ClientLink& link) {
     return link.requests().send(std::move(draft.parts()),
                                 {.deadline = deadline,
+                                 .type = static_cast<std::uint32_t>(form),
                                  .user = static_cast<std::uint64_t>(RpcKind::post),
                                  .as = options_.as ? &*options_.as : nullptr});
   });
+}
+
+/// The first items: those that fit into one message, or one that goes alone.
+Result<std::size_t> WorkMember::Impl::put_some(std::span<const ConstByteSpan> items,
+                                               Deadline deadline) {
+  ItemBatch batch;
+  if (!options_.as)
+    for (const ConstByteSpan item : items)
+      if (!batch.add({0, 0, item})) break;
+  if (batch.size() < 2) return put(Draft().copy(items[0]), deadline).map([] { return std::size_t{1}; });
+  return post(batch.draft(), PostForm::batch, deadline).map([&] { return batch.size(); });
+}
+
+Result<std::size_t> WorkMember::Impl::put_many(std::span<const ConstByteSpan> items,
+                                               Deadline deadline) {
+  if (!is_ours()) return belongs_to_parent("this member");
+  std::size_t done = 0;
+  while (done < items.size()) {
+    const auto put = put_some(items.subspan(done), deadline);
+    if (!put && done == 0) return put;
+    if (!put) break;  // the next call says why
+    GANTRY_STEP(queue_batch_put);
+    done += *put;
+  }
+  return done;
 }
 
 // The way back is made by the first question. A passed deadline is no reason not to have asked.
@@ -104,13 +146,15 @@ Error WorkMember::Impl::told(Error error) const {
 
 Result<void> WorkMember::Impl::begin(Asked& asked, Deadline deadline) {
   GANTRY_TRY(join(deadline));
-  constexpr std::byte kWord{};
-  GANTRY_ASSIGN(asked.call, acknowledger_->use([&](ClientLink& link) {
-    return link.begin({.type = static_cast<std::uint32_t>(asked.question), .room = deadline},
-                      [&](const SendOptions& sending) {
-                        return link.requests().send(ConstByteSpan(&kWord, 1), sending);
-                      });
-  }));
+  asked.most = asked.question == WorkQuestion::item ? most_ : 1;
+  GANTRY_ASSIGN(
+      asked.call, acknowledger_->use([&](ClientLink& link) {
+        return link.begin({.type = static_cast<std::uint32_t>(asked.question), .room = deadline},
+                          [&](const SendOptions& sending) {
+                            return link.requests().send(std::as_bytes(std::span(&asked.most, 1)),
+                                                        sending);
+                          });
+      }));
   return {};
 }
 
@@ -155,14 +199,26 @@ Result<Message> WorkMember::Impl::leave(Asked& asked, Deadline deadline) {
   return nothing_came();
 }
 
-Result<WorkItem> WorkMember::Impl::get(Deadline deadline) {
+// A request that is under way for another number of items is given up: nothing comes that this get
+// is not for, and what was handed out for that one has not been tried.
+Result<std::vector<WorkItem>> WorkMember::Impl::get(std::size_t most, Deadline deadline) {
+  if (!is_ours()) return belongs_to_parent("this member");
+  if (most == 0)
+    return fail(Code::invalid_argument, fmt::format("queue '{}': 0 items", name_), "1 or more");
+  most_ = static_cast<std::uint32_t>(std::min(most, kMostBatched));
+  if (item_.call && item_.most != most_ && !item_.gave_up) {
+    const RequestName name{WorkQuestion::item, *item_.call};
+    GANTRY_TRY(acknowledger_->tell(ToQueue::gave_up, name.word()));
+    item_.gave_up = true;
+  }
   GANTRY_ASSIGN(Message reply, await(item_, deadline));
-  return open_item(std::move(reply));
+  return open_items(std::move(reply));
 }
 
-Result<WorkItem> WorkMember::Impl::withdraw(Deadline deadline) {
+Result<std::vector<WorkItem>> WorkMember::Impl::withdraw(std::size_t most, Deadline deadline) {
+  if (item_.most > most) deadline = Deadline::now();  // the queue takes back what came
   GANTRY_ASSIGN(Message reply, leave(item_, deadline));
-  return open_item(std::move(reply));
+  return open_items(std::move(reply));
 }
 
 Result<void> WorkMember::Impl::reserve(Deadline deadline) {
@@ -184,6 +240,46 @@ Result<Message> WorkMember::Impl::ask(WorkQuestion question, Deadline deadline) 
   const bool is_old = question == WorkQuestion::report && other_.call;
   auto reply = await(other_, deadline);
   return reply && is_old ? await(other_, deadline) : std::move(reply);
+}
+
+Result<std::vector<WorkItem>> WorkMember::Impl::open_items(Message message) {
+  if (static_cast<PostForm>(message.info().type) == PostForm::batch) return open_batch(message);
+  std::vector<WorkItem> items(1);
+  GANTRY_ASSIGN(items[0], open_item(std::move(message)));
+  return items;
+}
+
+// The items are copied together, so that none of them keeps a slot of the queue's.
+Result<std::vector<WorkItem>> WorkMember::Impl::open_batch(const Message& message) {
+  std::optional<std::vector<BatchItem>> found;
+  if (message.segments() == 2)
+    found = ItemBatch::read(message.segment(0).bytes, message.segment(1).bytes, item_.most);
+  if (!found)
+    return fail(Code::peer_misbehaved,
+                fmt::format("queue '{}': an answer that is no batch of {} items at most", name_,
+                            item_.most));
+  const ConstByteSpan bytes = message.segment(0).bytes;
+  const auto copy = std::make_shared<std::vector<std::byte>>(bytes.begin(), bytes.end());
+  const bool by_hand = options_.acknowledge == Acknowledge::by_hand;
+  std::vector<WorkItem> items(found->size());
+  const std::byte* at = copy->data();
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const BatchItem& one = (*found)[i];
+    items[i].batch_ = copy;
+    items[i].part_ = {at, one.bytes.size()};
+    items[i].number_ = one.number;
+    items[i].tries_ = std::max(one.tries, 1u);
+    at += one.bytes.size();
+  }
+  const std::uint64_t request = message.info().correlation;
+  GANTRY_STEP(queue_batch_read);
+  const auto told =
+      acknowledger_->tell(by_hand ? ToQueue::batch_seen : ToQueue::batch_done, request);
+  GANTRY_STEP(queue_batch_told);
+  if (by_hand)
+    for (WorkItem& item : items) item.acknowledger_ = acknowledger_;
+  static_cast<void>(told);  // as of one item: what was got is the user's, and the next get says it
+  return items;
 }
 
 Result<WorkItem> WorkMember::Impl::open_item(Message message) {
@@ -242,11 +338,20 @@ Result<void> WorkMember::put(Draft draft, Deadline deadline) {
 Pool WorkMember::pool() const {
   return impl_->pool();
 }
+Result<std::size_t> WorkMember::put_many(std::span<const ConstByteSpan> items, Deadline deadline) {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->put_many(items, deadline); });
+}
 Result<WorkItem> WorkMember::get(Deadline deadline) {
-  return guarded_on(impl_, "WorkMember", [&] { return impl_->get(deadline); });
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->get(1, deadline).map(first_of); });
+}
+Result<std::vector<WorkItem>> WorkMember::get_many(std::size_t most, Deadline deadline) {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->get(most, deadline); });
 }
 Result<WorkItem> WorkMember::withdraw(Deadline deadline) {
-  return guarded_on(impl_, "WorkMember", [&] { return impl_->withdraw(deadline); });
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->withdraw(1, deadline).map(first_of); });
+}
+Result<std::vector<WorkItem>> WorkMember::withdraw_many(Deadline deadline) {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->withdraw(kMostBatched, deadline); });
 }
 Result<void> WorkMember::reserve(Deadline deadline) {
   return guarded_on(impl_, "WorkMember", [&] { return impl_->reserve(deadline); });
@@ -293,6 +398,8 @@ WorkItem& WorkItem::operator=(WorkItem&& other) noexcept {
   if (this == &other) return *this;
   give_back();
   message_ = std::move(other.message_);
+  batch_ = std::move(other.batch_);
+  part_ = std::exchange(other.part_, {});
   acknowledger_ = std::move(other.acknowledger_);
   number_ = std::exchange(other.number_, 0);
   tries_ = std::exchange(other.tries_, 0);
@@ -310,11 +417,13 @@ void WorkItem::give_back() noexcept {
 }
 
 std::size_t WorkItem::segments() const noexcept {
+  if (batch_ != nullptr) return 1;
   return tries_ == 0 ? 0 : message_.segments() - 1;
 }
 
 Segment WorkItem::segment(std::size_t index) const& noexcept {
-  return index < segments() ? message_.segment(index) : Segment{};
+  if (index >= segments()) return {};
+  return batch_ == nullptr ? message_.segment(index) : Segment{part_, {}};
 }
 
 Result<void> WorkItem::done() {

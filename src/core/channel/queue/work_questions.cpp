@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cstring>
+
 #include "core/base/assert.hpp"
+#include "core/channel/queue/item_batch.hpp"
 
 namespace gantry {
 
@@ -35,8 +39,36 @@ bool is_over(WorkLedger& ledger, Request& asking, const WorkLedger::Item& item,
   return true;
 }
 
+/// How many items the member asked for; the peer's word, within what a batch may have.
+std::size_t most_of(const Request& asking) {
+  std::uint32_t most = 1;
+  const ConstByteSpan word = asking.message().bytes();
+  if (word.size() == sizeof most) std::memcpy(&most, word.data(), sizeof most);
+  return std::clamp<std::size_t>(most, 1, WorkMember::kMostBatched);
+}
+
+Result<void> reply_with(Request& asking, const std::vector<WorkLedger::Item>& items) {
+  ItemBatch batch;
+  for (const WorkLedger::Item& item : items) {
+    const bool is_added = batch.add({item.number, item.tries, *item.payload->small_bytes()});
+    GANTRY_ASSERT(is_added);
+  }
+  return asking.reply(batch.draft(), {.type = static_cast<std::uint32_t>(PostForm::batch)});
+}
+
+/// True: the request has its answer. False: no two items go together, or not to this member.
+bool deliver_batch(WorkLedger& ledger, Request& asking, std::size_t most) {
+  const std::uint64_t member = asking.sender().id;
+  const auto items = ledger.hand_batch_to(member, asking.correlation(), most);
+  if (items.empty()) return false;
+  if (reply_with(asking, items)) return true;
+  for (const WorkLedger::Item& item : items) ledger.not_delivered(member, item.number);
+  return false;  // the first is tried alone, which finds out whose fault it is
+}
+
 /// False: the item could not be handed over, and another one waits.
-bool deliver(WorkLedger& ledger, Request& asking) {
+bool deliver(WorkLedger& ledger, Request& asking, std::size_t most) {
+  if (most > 1 && deliver_batch(ledger, asking, most)) return true;
   const WorkLedger::Item item = ledger.hand_to(asking.sender().id, asking.correlation());
   const ItemHeader header{item.number, item.tries};
   Draft draft = item.payload->draft();
@@ -49,8 +81,12 @@ bool deliver(WorkLedger& ledger, Request& asking) {
 
 void hand_out(WorkLedger& ledger, WaitingLine& asking) {
   auto& line = asking.requests();
-  while (!line.empty() && ledger.has_waiting())
-    if (line.front().is_cancelled() || deliver(ledger, line.front())) line.pop_front();
+  while (!line.empty() && ledger.has_waiting()) {
+    const std::size_t share = (ledger.waiting() + line.size() - 1) / line.size();
+    if (line.front().is_cancelled() ||
+        deliver(ledger, line.front(), std::min(share, most_of(line.front()))))
+      line.pop_front();
+  }
 }
 
 void WorkQuestions::take(WorkQuestion question, Request request) {

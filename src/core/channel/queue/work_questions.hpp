@@ -58,7 +58,8 @@ class WorkQuestions {
   std::vector<Asked> asked_;
 };
 
-/// Answers those who ask with the items that wait, each of which is in its member's hands then.
+/// Answers those who ask with the items that wait, each of which is in its member's hands then. A
+/// member that asks for several gets at most its share of them, so that nobody in line goes without.
 void hand_out(WorkLedger& ledger, WaitingLine& asking);
 
 }  // namespace gantry

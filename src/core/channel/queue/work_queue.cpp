@@ -10,6 +10,7 @@
 #include "core/base/os/disown.hpp"
 #include "core/base/os/fork_error.hpp"
 #include "core/base/os/worker_thread.hpp"
+#include "core/channel/queue/item_batch.hpp"
 #include "core/channel/queue/queue_protocol.hpp"
 #include "core/channel/queue/waiting_line.hpp"
 #include "core/channel/queue/work_ledger.hpp"
@@ -108,6 +109,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   [[nodiscard]] Result<void> serve();
   void take_request(Request request);
   void take(Inbox::Delivery delivery);
+  void take_batch(Member member, Message message);
   void take_note(Member member, const MessageInfo& info);
   void part(const Departure& departure);
   void answer(bool has_all, bool must);  // has all that was sent before
@@ -247,10 +249,40 @@ void WorkQueue::Impl::take(Inbox::Delivery delivery) {
   const Member member = delivery.sender.id;
   if (static_cast<RpcKind>(info.user) == RpcKind::note) return take_note(member, info);
   if (delivery.message.segments() < 2) return;  // not one of our members
+  if (static_cast<PostForm>(info.type) == PostForm::batch)
+    return take_batch(member, std::move(delivery.message));
   questions_.note_put(member);
   if (is_closed_) return ledger_.drop_put();
   ledger_.put(std::make_shared<WorkPayload>(std::move(delivery.message),
                                             ledger_.copied() < options_.most_copied));
+}
+
+// What is not a batch is not one of our members'.
+void WorkQueue::Impl::take_batch(Member member, Message message) {
+  if (message.segments() != 2) return;
+  const auto whole = std::make_shared<const Message>(std::move(message));
+  const ConstByteSpan bytes = whole->segment(0).bytes;
+  const auto items = ItemBatch::read(bytes, whole->segment(1).bytes, WorkMember::kMostBatched);
+  if (!items) return;
+  const bool is_copied = ledger_.copied() + items->size() <= options_.most_copied;
+  std::shared_ptr<const void> owner = whole;
+  const std::byte* at = bytes.data();
+  if (is_copied) {
+    auto copy = std::make_shared<std::vector<std::byte>>();
+    copy->reserve(bytes.size() + 1);  // an empty item has an address
+    copy->assign(bytes.begin(), bytes.end());
+    at = copy->data();
+    owner = std::move(copy);
+  }
+  for (const BatchItem& item : *items) {
+    questions_.note_put(member);
+    if (is_closed_)
+      ledger_.drop_put();
+    else
+      ledger_.put(
+          std::make_shared<WorkPayload>(owner, ConstByteSpan(at, item.bytes.size()), is_copied));
+    at += item.bytes.size();
+  }
 }
 
 // Nothing of what a member says reaches beyond what it holds itself.
@@ -261,6 +293,10 @@ void WorkQueue::Impl::take_note(Member member, const MessageInfo& info) {
       return ledger_.acknowledge(member, info.correlation);
     case ToQueue::given_back:
       return ledger_.take_back(member, info.correlation);
+    case ToQueue::batch_done:
+      return ledger_.acknowledge_batch(member, info.correlation);
+    case ToQueue::batch_seen:
+      return ledger_.note_seen(member, info.correlation);
     case ToQueue::left_line:
     case ToQueue::gave_up:
       if (static_cast<std::size_t>(std::ranges::count(leaving_, member, &Leaving::member)) >=

@@ -39,6 +39,8 @@
   X(control_taken) X(control_called) X(client_known) X(request_queued) X(cancellation_noted)            \
   X(request_handed_out) X(request_dropped) X(request_answered) X(request_ended)                   \
   X(client_forgotten) X(server_shut_down)                                                         \
+  /* queues of work: batches */                                                                   \
+  X(queue_batch_put) X(queue_batch_read) X(queue_batch_told)                                      \
   /* both ends: asleep */                                                                         \
   X(sleep_announced) X(sleep_ended)
 // clang-format on

@@ -1,0 +1,143 @@
+// Small items of a queue as bytes, and back: plain values and tuples of them, without pickle.
+
+#include "item_code.h"
+
+#include "core.h"
+
+// ---- writing. 1: written; 0: pickle has to do it; -1 and an exception
+
+static int write_text(ItemWriter* writer, PyObject* text, ItemValue* value) {
+  Py_ssize_t length;
+  const char* const bytes = PyUnicode_AsUTF8AndSize(text, &length);
+  if (bytes == NULL) {  // it has surrogates, or there is no memory
+    PyErr_Clear();
+    return 0;
+  }
+  if (length > kItemMost) return 0;
+  value->kind = 's';
+  value->bytes = (const unsigned char*)bytes;
+  value->length = (uint32_t)length;
+  return item_write(writer, value) == 0;
+}
+
+static int write_bytes(ItemWriter* writer, PyObject* bytes, ItemValue* value) {
+  char* data;
+  Py_ssize_t length;
+  if (PyBytes_AsStringAndSize(bytes, &data, &length) != 0) return -1;
+  if (length > kItemMost) return 0;
+  value->kind = 'b';
+  value->bytes = (const unsigned char*)data;
+  value->length = (uint32_t)length;
+  return item_write(writer, value) == 0;
+}
+
+static int write_number(ItemWriter* writer, PyObject* number, ItemValue* value) {
+  int overflow;
+  value->kind = 'i';
+  value->number = PyLong_AsLongLongAndOverflow(number, &overflow);
+  if (overflow != 0) return 0;
+  return item_write(writer, value) == 0;
+}
+
+static int write_value(ItemWriter* writer, PyObject* object, int depth);
+
+static int write_tuple(ItemWriter* writer, PyObject* tuple, ItemValue* value, int depth) {
+  const Py_ssize_t count = PyTuple_Size(tuple);
+  if (count > kItemMostValues || depth == kItemMostDepth) return 0;
+  value->kind = 't';
+  value->values = (uint8_t)count;
+  int done = item_write(writer, value) == 0;
+  for (Py_ssize_t i = 0; done == 1 && i < count; ++i)
+    done = write_value(writer, PyTuple_GetItem(tuple, i), depth + 1);
+  return done;
+}
+
+static int write_value(ItemWriter* writer, PyObject* object, int depth) {
+  ItemValue value = {0};
+  if (PyBytes_CheckExact(object)) return write_bytes(writer, object, &value);
+  if (PyUnicode_CheckExact(object)) return write_text(writer, object, &value);
+  if (PyLong_CheckExact(object)) return write_number(writer, object, &value);
+  if (PyTuple_CheckExact(object)) return write_tuple(writer, object, &value, depth);
+  if (PyFloat_CheckExact(object)) {
+    value.kind = 'f';
+    value.real = PyFloat_AsDouble(object);
+  } else if (object == Py_None) {
+    value.kind = 'N';
+  } else if (PyBool_Check(object)) {
+    value.kind = object == Py_True ? 'T' : 'F';
+  } else {
+    return 0;
+  }
+  return item_write(writer, &value) == 0;
+}
+
+PyObject* item_encode(PyObject* module, PyObject* object) {
+  (void)module;
+  ItemWriter writer;
+  writer.size = 0;
+  const int done = write_value(&writer, object, 0);
+  if (done < 0) return NULL;
+  if (done == 0) Py_RETURN_NONE;
+  return PyBytes_FromStringAndSize((const char*)writer.bytes, (Py_ssize_t)writer.size);
+}
+
+// ---- reading
+
+static PyObject* refuse(void) {
+  return raise_own(GANTRY_PEER_MISBEHAVED, "queue: an item whose bytes are neither plain values"
+                   " nor a pickle", "all that put into it use gantry.Queue of this version");
+}
+
+static PyObject* read_value(ItemReader* reader, int depth);
+
+static PyObject* read_tuple(ItemReader* reader, size_t count, int depth) {
+  if (depth == kItemMostDepth) return refuse();
+  if (count > (size_t)(reader->end - reader->at)) return refuse();  // each has a byte at least
+  PyObject* const tuple = PyTuple_New((Py_ssize_t)count);
+  for (size_t i = 0; tuple != NULL && i < count; ++i) {
+    PyObject* const value = read_value(reader, depth + 1);
+    if (value == NULL) {
+      Py_DECREF(tuple);
+      return NULL;
+    }
+    PyTuple_SetItem(tuple, (Py_ssize_t)i, value);
+  }
+  return tuple;
+}
+
+static PyObject* read_value(ItemReader* reader, int depth) {
+  ItemValue value;
+  if (item_next(reader, &value) != 0) return refuse();
+  switch (value.kind) {
+    case 'T':
+      return Py_NewRef(Py_True);
+    case 'F':
+      return Py_NewRef(Py_False);
+    case 'i':
+      return PyLong_FromLongLong(value.number);
+    case 'f':
+      return PyFloat_FromDouble(value.real);
+    case 'b':
+      return PyBytes_FromStringAndSize((const char*)value.bytes, (Py_ssize_t)value.length);
+    case 's':
+      return PyUnicode_DecodeUTF8((const char*)value.bytes, (Py_ssize_t)value.length, NULL);
+    case 't':
+      return read_tuple(reader, value.values, depth);
+    default:
+      return Py_NewRef(Py_None);
+  }
+}
+
+PyObject* item_decode(const void* bytes, size_t count) {
+  const unsigned char* const first = bytes;
+  if (count == 0) return refuse();
+  if (*first == 0x80) Py_RETURN_NONE;
+  // A copy: whoever put it may write to it meanwhile. What stands behind is not the item's.
+  unsigned char copy[kItemMost];
+  const size_t copied = count < sizeof copy ? count : sizeof copy;
+  memcpy(copy, first, copied);
+  ItemReader reader = {copy, copy + copied};
+  PyObject* const value = read_value(&reader, 0);
+  if (value == NULL) return NULL;
+  return Py_BuildValue("(Nn)", value, (Py_ssize_t)(reader.at - copy));
+}

@@ -1,0 +1,248 @@
+#include <gmock/gmock.h>
+
+#include <algorithm>
+#include <thread>
+
+#include "core/channel/queue/item_batch.hpp"
+#include "core/channel/queue/test_queue.hpp"
+
+// Several items in one message: whole, in order, shared among those who wait, and back if unseen.
+namespace gantry {
+namespace {
+
+using test::pattern;
+using test::same;
+using test::soon;
+
+class Batches : public test::Queues {
+ protected:
+  /// Puts pattern(sizes[i], i) as item i + 1, in one call.
+  static void put_many(WorkMember& putter, std::span<const Bytes> sizes) {
+    std::vector<std::vector<std::byte>> kept;
+    std::vector<ConstByteSpan> items;
+    for (std::size_t i = 0; i < sizes.size(); ++i) items.push_back(kept.emplace_back(pattern(sizes[i], i)));
+    const auto put = putter.put_many(items, soon());
+    ASSERT_TRUE(put) << to_string(put.error());
+    ASSERT_EQ(*put, sizes.size());
+  }
+  static std::vector<WorkItem> get_many(WorkMember& getter, std::size_t most) {
+    auto items = getter.get_many(most, soon());
+    EXPECT_TRUE(items) << to_string(items.error());
+    return items ? std::move(*items) : std::vector<WorkItem>();
+  }
+  static std::vector<std::uint64_t> numbers_of(const std::vector<WorkItem>& items) {
+    std::vector<std::uint64_t> numbers;
+    for (const WorkItem& item : items) numbers.push_back(item.number());
+    return numbers;
+  }
+  static void wait_for_waiting(const WorkQueue& queue, std::size_t items) {
+    while (queue.report().waiting_items != items) std::this_thread::yield();
+  }
+};
+
+TEST_F(Batches, EveryItemComesOnceWholeAndInOrder) {
+  // As a batch, alone, beyond the bytes of a message, beyond its items.
+  std::vector<Bytes> sizes = {0, 1, 64, 4096, 4097, 100'000, 5, 3'000'000, 0, 0, 7};
+  sizes.insert(sizes.end(), 40, 4096);
+  sizes.insert(sizes.end(), 700, 3);
+  for (const std::size_t most_copied : {std::size_t{65'536}, std::size_t{0}, std::size_t{9}}) {
+    WorkQueue queue = open({.most_copied = most_copied});
+    WorkMember putter = join(Acknowledge::on_get, 64), getter = join(Acknowledge::on_get, 64);
+    std::thread putting([&] { put_many(putter, sizes); });
+    std::uint64_t next = 1;
+    while (next <= sizes.size())
+      for (const WorkItem& item : get_many(getter, 1000)) {
+        ASSERT_EQ(item.number(), next++);
+        ASSERT_EQ(item.segments(), 1U);
+        ASSERT_TRUE(is_whole(item, sizes)) << item.number();
+        ASSERT_EQ(item.tries(), 1U);
+      }
+    putting.join();
+    EXPECT_EQ(getter.get_many(5, Deadline::now()).error().code, Code::timed_out);
+    ASSERT_TRUE(queue.wait_until_done(soon()));
+    EXPECT_EQ(queue.report().acknowledged, sizes.size());
+  }
+}
+
+TEST_F(Batches, AreOfTheSizeThatWasAskedFor) {
+  WorkQueue queue = open();
+  WorkMember member = join();
+  put_many(member, std::vector<Bytes>(300, 10));
+  wait_for_waiting(queue, 300);
+  EXPECT_EQ(get_many(member, 5).size(), 5U);
+  EXPECT_EQ(member.get(soon())->number(), 6U);
+  EXPECT_EQ(get_many(member, 1).size(), 1U);
+  EXPECT_EQ(get_many(member, 1000).size(), WorkMember::kMostBatched);
+  EXPECT_EQ(get_many(member, 1000).size(), 300 - 7 - WorkMember::kMostBatched);
+  EXPECT_EQ(member.get_many(0, soon()).error().code, Code::invalid_argument);
+}
+
+// A get that timed out asked for five; the next one is for one, and the one after for three.
+TEST_F(Batches, AnEarlierGetDoesNotLimitALaterOne) {
+  WorkQueue queue = open({.most_tries = 1});
+  WorkMember putter = join(), getter = join(Acknowledge::by_hand);
+  for (const std::size_t first : {std::size_t{5}, std::size_t{1}}) {
+    const std::size_t next = first == 5 ? 1 : 5;
+    EXPECT_EQ(getter.get_many(first, Deadline::now()).error().code, Code::timed_out);
+    while (queue.report().waiting_workers != 1) std::this_thread::yield();
+    put_many(putter, std::vector<Bytes>(5, 10));  // some are handed out for that request
+    std::size_t seen = 0;
+    while (seen < 5) {
+      auto items = get_many(getter, next);
+      ASSERT_LE(items.size(), next);
+      seen += items.size();
+      for (WorkItem& item : items) {
+        EXPECT_EQ(item.tries(), 1U);
+        ASSERT_TRUE(item.done());
+      }
+    }
+    ASSERT_TRUE(queue.wait_until_done(soon()));
+  }
+  EXPECT_EQ(queue.report().acknowledged, 10U);
+  EXPECT_EQ(queue.report().dropped, 0U);
+}
+
+// With one try, an item that nobody has seen is not lost: its member leaves with the answer unread.
+TEST_F(Batches, OnlyItemsThatWereSeenHaveBeenTried) {
+  WorkQueue queue = open({.most_tries = 1});
+  WorkMember putter = join();
+  {
+    WorkMember leaves = join(Acknowledge::by_hand);
+    EXPECT_EQ(leaves.get_many(8, Deadline::now()).error().code, Code::timed_out);
+    while (queue.report().waiting_workers != 1) std::this_thread::yield();
+    put_many(putter, std::vector<Bytes>(8, 10));
+    while (queue.report().in_hand != 8) std::this_thread::yield();
+  }
+  WorkMember stays = join(Acknowledge::by_hand);
+  auto items = get_many(stays, 8);
+  ASSERT_EQ(items.size(), 8U);
+  for (const WorkItem& item : items) EXPECT_EQ(item.tries(), 1U);
+  ASSERT_TRUE(items[0].done());
+  items.clear();  // seen, and not done
+  queue.finish();
+  ASSERT_TRUE(queue.wait_until_done(soon()));
+  EXPECT_EQ(queue.report().acknowledged, 1U);
+  EXPECT_EQ(queue.report().dropped, 7U);
+}
+
+TEST_F(Batches, WhatAGetterHadNotDoneGoesToAnother) {
+  WorkQueue queue = open();
+  WorkMember putter = join();
+  const std::vector<Bytes> sizes(10, 100);
+  put_many(putter, sizes);
+  wait_for_waiting(queue, 10);
+  {
+    WorkMember leaves = join(Acknowledge::by_hand);
+    auto items = get_many(leaves, 10);
+    ASSERT_EQ(items.size(), 10U);
+    for (std::size_t i = 0; i < 4; ++i) ASSERT_TRUE(items[i].done());
+  }
+  WorkMember stays = join(Acknowledge::by_hand);
+  auto items = get_many(stays, 10);
+  EXPECT_THAT(numbers_of(items), testing::ElementsAre(5, 6, 7, 8, 9, 10));
+  for (WorkItem& item : items) {
+    EXPECT_EQ(item.tries(), 2U);
+    EXPECT_TRUE(is_whole(item, sizes));
+    EXPECT_TRUE(item.done());
+  }
+  ASSERT_TRUE(queue.wait_until_done(soon()));
+}
+
+// Items outlive their member, their batch's message and each other.
+TEST_F(Batches, DoNotKeepSlots) {
+  WorkQueue queue = open({.replies = {.slots = 2}});
+  WorkMember putter = join();
+  std::vector<WorkItem> kept;
+  const std::vector<Bytes> sizes(20, 3000);
+  {
+    WorkMember getter = join();
+    put_many(putter, sizes);
+    wait_for_waiting(queue, 20);
+    while (kept.size() < 20)
+      for (WorkItem& item : get_many(getter, 2)) kept.push_back(std::move(item));
+  }
+  for (const WorkItem& item : kept) EXPECT_TRUE(is_whole(item, sizes));
+}
+
+// Three wait in line when twelve items come at once.
+TEST_F(Batches, AreSharedAmongThoseWhoWait) {
+  WorkQueue queue = open();
+  WorkMember putter = join();
+  std::vector<WorkMember> getters;
+  for (std::size_t i = 1; i <= 3; ++i) {
+    getters.push_back(join());
+    EXPECT_EQ(getters.back().get_many(256, Deadline::now()).error().code, Code::timed_out);
+    while (queue.report().waiting_workers != i) std::this_thread::yield();
+  }
+  put_many(putter, std::vector<Bytes>(12, 10));
+  for (WorkMember& getter : getters) EXPECT_EQ(get_many(getter, 256).size(), 4U);
+}
+
+TEST_F(Batches, AreWithdrawnWhole) {
+  WorkQueue queue = open({.most_tries = 1});
+  WorkMember putter = join(), getter = join();
+  EXPECT_EQ(getter.get_many(4, Deadline::now()).error().code, Code::timed_out);
+  while (queue.report().waiting_workers != 1) std::this_thread::yield();
+  put_many(putter, std::vector<Bytes>(4, 10));
+  while (queue.report().in_hand != 4) std::this_thread::yield();
+  const auto items = getter.withdraw_many(soon());
+  ASSERT_TRUE(items) << to_string(items.error());
+  EXPECT_EQ(items->size(), 4U);
+  EXPECT_EQ(getter.get_many(4, Deadline::now()).error().code, Code::timed_out);
+  while (queue.report().waiting_workers != 1) std::this_thread::yield();
+  put_many(putter, std::vector<Bytes>(4, 10));
+  while (queue.report().in_hand != 4) std::this_thread::yield();
+  EXPECT_EQ(getter.withdraw(soon()).error().code, Code::timed_out);  // it is for one
+  EXPECT_EQ(get_many(getter, 4).size(), 4U);
+  ASSERT_TRUE(queue.wait_until_done(soon()));
+  EXPECT_EQ(queue.report().acknowledged, 8U);
+}
+
+// put_many() that ends in the midst says how far it came, and the next call why.
+TEST_F(Batches, SayHowManyWerePut) {
+  std::optional<WorkQueue> queue = open({.most_copied = 0});
+  WorkMember putter = join(Acknowledge::on_get, 4);
+  const std::vector<std::byte> bytes(5000);  // each takes a slot
+  const std::vector<ConstByteSpan> items(10, bytes);
+  EXPECT_EQ(putter.put_many(items, Deadline::after(std::chrono::milliseconds(1))).value(), 4U);
+  EXPECT_EQ(putter.put_many(items, Deadline::now()).error().code, Code::timed_out);
+  EXPECT_EQ(putter.put_many({}, Deadline::now()).value(), 0U);
+  queue.reset();
+  auto put = putter.put_many(items, soon());
+  while (put) put = putter.put_many(items, soon());  // what it has not heard of yet
+  EXPECT_EQ(put.error().code, Code::peer_gone);
+}
+
+// ---- what a peer may have written
+
+struct Table {
+  struct Entry {
+    std::uint64_t number;
+    std::uint32_t tries, bytes;
+  };
+  std::vector<Entry> entries;
+  [[nodiscard]] ConstByteSpan bytes() const { return std::as_bytes(std::span(entries)); }
+};
+
+TEST(ItemBatches, ThatDoNotFitTheirBytesAreRefused) {
+  const std::vector<std::byte> bytes(100);
+  const Table good{{{1, 1, 60}, {2, 1, 40}}};
+  const auto read = ItemBatch::read(bytes, good.bytes(), 2);
+  ASSERT_TRUE(read);
+  EXPECT_EQ((*read)[1].bytes.data(), bytes.data() + 60);
+  EXPECT_EQ((*read)[1].bytes.size(), 40U);
+  EXPECT_FALSE(ItemBatch::read(bytes, good.bytes(), 1));
+  EXPECT_FALSE(ItemBatch::read(bytes, good.bytes().first(31), 2));
+  EXPECT_FALSE(ItemBatch::read(bytes, {}, 2));
+  EXPECT_FALSE(ItemBatch::read(bytes, Table{{{1, 1, 60}, {2, 1, 41}}}.bytes(), 2));
+  EXPECT_FALSE(ItemBatch::read(bytes, Table{{{1, 1, 60}, {2, 1, 39}}}.bytes(), 2));
+  EXPECT_FALSE(ItemBatch::read(bytes, Table{{{1, 1, ~0U}, {2, 1, 101}}}.bytes(), 2));
+  const std::vector<std::byte> large(WorkMember::kMostBatchedItem + 1);
+  EXPECT_FALSE(ItemBatch::read(large, Table{{{1, 1, 4097}}}.bytes(), 2));
+  const std::vector<std::byte> many(17 * WorkMember::kMostBatchedItem);
+  EXPECT_FALSE(ItemBatch::read(many, Table{std::vector<Table::Entry>(17, {1, 1, 4096})}.bytes(), 99));
+  EXPECT_FALSE(ItemBatch::read({}, Table{std::vector<Table::Entry>(257)}.bytes(), 1000));
+}
+
+}  // namespace
+}  // namespace gantry
