@@ -202,7 +202,8 @@ class Bench:
         self.cases = given.cases.split(",")
         self.trips = [(case, nbytes) for case in ("latency", "objects") if case in self.cases
                       for nbytes in sizes if taking_part(case, nbytes, self.names)]  # fmt: skip
-        self.kinds = list(workers.KINDS)[: 2 if given.peers else 1] if given.workers else []
+        self.kinds = [kind for kind in workers.KINDS if given.workers
+                      and (given.peers or kind.startswith("gantry/"))]  # fmt: skip
         self.progress = Progress("bench python", self.steps())
 
     def steps(self) -> int:

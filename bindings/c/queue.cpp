@@ -279,3 +279,26 @@ gantry_code gantry_queue_withdraw_many(gantry_consumer* consumer, std::size_t mo
                     return member.withdraw_many(deadline);
                   });
 }
+
+gantry_code gantry_queue_put_here(gantry_queue* queue, const void* data, std::size_t bytes,
+                                  int* put) {
+  return c::guarded([&]() -> Result<void> {
+    GANTRY_C_TRY(c::clear(put, "put"));
+    GANTRY_C_TRY(c::check_pointer(queue, "queue"));
+    if (bytes != 0) GANTRY_C_TRY(c::check_pointer(data, "data"));
+    GANTRY_C_ASSIGN(const bool is_put,
+                    queue->queue.put_here({static_cast<const std::byte*>(data), bytes}));
+    *put = is_put ? 1 : 0;
+    return {};
+  });
+}
+
+gantry_code gantry_queue_take_here(gantry_queue* queue, gantry_message** message) {
+  return c::guarded([&]() -> Result<void> {
+    GANTRY_C_TRY(c::clear(message, "message"));
+    GANTRY_C_TRY(c::check_pointer(queue, "queue"));
+    GANTRY_C_ASSIGN(gantry::WorkItem item, queue->queue.take_here());
+    c::hand_out_item(message, std::move(item));
+    return {};
+  });
+}

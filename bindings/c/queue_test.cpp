@@ -66,7 +66,8 @@ TEST_F(Queues, SeveralItemsGoInOneCall) {
   const auto getting = getter(GANTRY_ACKNOWLEDGE_BY_HAND);
   std::vector<std::vector<unsigned char>> kept;
   std::vector<gantry_part> parts;
-  for (std::size_t i = 0; i < 20; ++i) parts.push_back(part_of(kept.emplace_back(bytes_of(i, i == 11 ? 5000 : 10 * i))));
+  for (std::size_t i = 0; i < 20; ++i)
+    parts.push_back(part_of(kept.emplace_back(bytes_of(i, i == 11 ? 5000 : 10 * i))));
   std::size_t put = 77;
   ASSERT_OK(gantry_queue_put_many(putting.get(), parts.data(), parts.size(), kPatienceNs, &put));
   EXPECT_EQ(put, 20U);
@@ -74,7 +75,8 @@ TEST_F(Queues, SeveralItemsGoInOneCall) {
   std::array<gantry_message*, 7> messages{};
   std::size_t count = 0;
   for (std::size_t next = 0; next < 20;) {
-    ASSERT_OK(gantry_queue_get_many(getting.get(), messages.size(), kPatienceNs, messages.data(), &count));
+    ASSERT_OK(gantry_queue_get_many(getting.get(), messages.size(), kPatienceNs, messages.data(),
+                                    &count));
     ASSERT_TRUE(count >= 1 && count <= messages.size());
     for (std::size_t i = 0; i < count; ++i, ++next) {
       Owned<gantry_message> item;

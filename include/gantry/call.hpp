@@ -311,6 +311,8 @@ struct WorkQueueReport {
   std::uint64_t dropped = 0;
 };
 
+class WorkItem;
+
 /// The queue: a thread of this process that takes items in and hands them out, first come, first
 /// served, for both items and workers. Large items go from member to member without a copy. When
 /// the queue is destroyed, its members get `peer_gone`, and its items are lost.
@@ -334,6 +336,17 @@ class GANTRY_API WorkQueue {
   /// `out_of_memory`, `peer_misbehaved`, `system`), whose items are lost.
   [[nodiscard]] Result<void> wait_until_done(Deadline deadline = Deadline::never());
   [[nodiscard]] WorkQueueReport report() const;  ///< Any thread.
+
+  // For the process of the queue, without a member and without a message. Any thread. They wait
+  // only while the queue's thread is in the midst of its work.
+  /// Puts a copy of a small item. False: this one must be put by a member (it is larger than
+  /// WorkMember::kMostBatchedItem, the queue has WorkQueueOptions::most_items, or holds
+  /// most_copied). Items of put_here() and of a member of this process have no order among each
+  /// other. Errors: `peer_gone`.
+  [[nodiscard]] Result<bool> put_here(ConstByteSpan payload);
+  /// Returns the next item, acknowledged, if a small one is next and no worker waits. Errors:
+  /// `timed_out` (get() of a member finds out what there is), `peer_gone`.
+  [[nodiscard]] Result<WorkItem> take_here();
 
   class Impl;
 
@@ -387,13 +400,14 @@ class GANTRY_API WorkItem {
 
  private:
   friend class WorkMember;
+  friend class WorkQueue;
   class Acknowledger;
   void give_back() noexcept;
 
   Message message_;
   std::shared_ptr<const std::vector<std::byte>> batch_;  // of an item that came with others
   ConstByteSpan part_;                                   // of batch_
-  std::shared_ptr<Acknowledger> acknowledger_;  // null: no acknowledgement is due
+  std::shared_ptr<Acknowledger> acknowledger_;           // null: no acknowledgement is due
   std::uint64_t number_ = 0;
   unsigned tries_ = 0;
 };
@@ -421,7 +435,7 @@ class GANTRY_API WorkMember {
   /// if fewer than all were put, the next call returns the reason. Errors: as put().
   [[nodiscard]] Result<std::size_t> put_many(std::span<const ConstByteSpan> items,
                                              Deadline deadline = Deadline::never());
-  static constexpr std::size_t kMostBatched = 256;         ///< Items in one message.
+  static constexpr std::size_t kMostBatched = 256;           ///< Items in one message.
   static constexpr Bytes kMostBatchedItem = Bytes{4} << 10;  ///< Larger items go alone.
   static constexpr Bytes kMostBatchBytes = Bytes{64} << 10;  ///< Of all items in one message.
   /// Pool of this member; its blocks are put without a copy.
@@ -433,11 +447,11 @@ class GANTRY_API WorkMember {
   /// and is empty); `busy` (this member holds WorkQueueOptions::replies.slots items); `peer_gone`.
   [[nodiscard]] Result<WorkItem> get(Deadline deadline = Deadline::never());
   /// As get(), for up to `most` items that wait now (1 to kMostBatched; more is as kMostBatched).
-  /// Returns one at least. Small items come together; a large one comes alone. A member gets at most
-  /// its share of the items if other members wait in the line. Items count as tried when this has
-  /// returned them. A get() or get_many() for another number of items leaves its place in the line.
-  /// Items do not take WorkQueueOptions::replies.slots if they come together. Errors: as get();
-  /// `invalid_argument` (0 items).
+  /// Returns one at least. Small items come together; a large one comes alone. A member gets at
+  /// most its share of the items if other members wait in the line. Items count as tried when this
+  /// has returned them. A get() or get_many() for another number of items leaves its place in the
+  /// line. Items do not take WorkQueueOptions::replies.slots if they come together. Errors: as
+  /// get(); `invalid_argument` (0 items).
   [[nodiscard]] Result<std::vector<WorkItem>> get_many(std::size_t most,
                                                        Deadline deadline = Deadline::never());
   /// After a get() that timed out or was interrupted: leaves the line, so that the next item goes

@@ -26,8 +26,8 @@ GANTRY_C_API gantry_code gantry_queue_put_many(gantry_producer* producer, const 
                                                size_t count, int64_t timeout_ns, size_t* put);
 /// As gantry_receive() on a getting end, for up to `most` items that wait now: small ones come
 /// together, a large one comes alone. A getting end gets at most its share while others wait, too.
-/// Fills in `messages`, which has `most` places, and `*count`: one at least, 0 after an error. Items
-/// count as tried when this has returned them.
+/// Fills in `messages`, which has `most` places, and `*count`: one at least, 0 after an error.
+/// Items count as tried when this has returned them.
 GANTRY_C_API gantry_code gantry_queue_get_many(gantry_consumer* consumer, size_t most,
                                                int64_t timeout_ns, gantry_message** messages,
                                                size_t* count);
@@ -35,6 +35,16 @@ GANTRY_C_API gantry_code gantry_queue_get_many(gantry_consumer* consumer, size_t
 GANTRY_C_API gantry_code gantry_queue_withdraw_many(gantry_consumer* consumer, size_t most,
                                                     int64_t timeout_ns, gantry_message** messages,
                                                     size_t* count);
+
+/// In the queue's own process, without a putting end: puts a copy of a small item at once. `*put`
+/// is 0 if it must go by an end: it is larger than GANTRY_QUEUE_MOST_BATCHED_ITEM, or the queue
+/// counts its items (gantry_queue_options.most_items, most_copied). Has no order with items of
+/// ends. Any thread.
+GANTRY_C_API gantry_code gantry_queue_put_here(gantry_queue* queue, const void* data, size_t bytes,
+                                               int* put);
+/// The next item, acknowledged, if a small one is next and no end waits; never waits for one.
+/// GANTRY_TIMED_OUT: gantry_receive() of a getting end finds out what there is. Any thread.
+GANTRY_C_API gantry_code gantry_queue_take_here(gantry_queue* queue, gantry_message** message);
 
 enum {
   /// Fills in the report; it includes everything that this process put before.

@@ -1,5 +1,5 @@
-// How small items of a queue are written: for each value a byte that says its kind, and what belongs
-// to it. Plain C without Python, so that tests/fuzz/ reads the same lines.
+// How small items of a queue are written: for each value a byte that says its kind, and what
+// belongs to it. Plain C without Python, so that tests/fuzz/ reads the same lines.
 //   'N' 'T' 'F'   None, True, False
 //   'i' 'f'       8 bytes: an int of 64 bits with a sign, a float
 //   'b' 's'       4 bytes for the length, and as many: bytes, or text in UTF-8

@@ -47,12 +47,39 @@ static PyObject* queue_close(PyObject* self, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
+/// put_here(bytes): False if it must go by an end.
+static PyObject* queue_put_here(PyObject* self, PyObject* item) {
+  gantry_queue* const handle = ((Queue*)self)->handle;
+  char* data;
+  Py_ssize_t bytes;
+  int put = 0;
+  if (handle == NULL) Py_RETURN_FALSE;
+  if (PyBytes_AsStringAndSize(item, &data, &bytes) != 0) return NULL;
+  const gantry_code code = gantry_queue_put_here(handle, data, (size_t)bytes, &put);
+  return code != GANTRY_OK ? raise_code(code) : PyBool_FromLong(put);
+}
+
+/// take_here(): the next item, or None if an end has to look for it.
+static PyObject* queue_take_here(PyObject* self, PyObject* unused) {
+  (void)unused;
+  gantry_queue* const handle = ((Queue*)self)->handle;
+  gantry_message* message = NULL;
+  if (handle == NULL) Py_RETURN_NONE;
+  const gantry_code code = gantry_queue_take_here(handle, &message);
+  if (code == GANTRY_OK) return message_new(message, NULL);
+  if (code == GANTRY_TIMED_OUT) Py_RETURN_NONE;
+  return raise_code(code);
+}
+
 static void queue_dealloc(PyObject* self) {
   free_apart(((Queue*)self)->handle);
   dealloc_object(self);
 }
 
-static PyMethodDef queue_methods[] = {{"close", queue_close, METH_NOARGS, NULL}, {0}};
+static PyMethodDef queue_methods[] = {{"close", queue_close, METH_NOARGS, NULL},
+                                      {"put_here", queue_put_here, METH_O, NULL},
+                                      {"take_here", queue_take_here, METH_NOARGS, NULL},
+                                      {0}};
 static PyType_Slot queue_slots[] = {{Py_tp_new, queue_make},
                                     {Py_tp_dealloc, queue_dealloc},
                                     {Py_tp_methods, queue_methods},

@@ -33,7 +33,7 @@ class Home:
         self.name = f"queue-{os.getpid()}-{secrets.token_hex(12)}"  # swept by it when this dies
         if name is not None:
             self.name = name
-        self._queue = _core.Queue(runtime._core, self.name, MEMBERS, SLOTS, _COPIED, most_items)
+        self.queue = _core.Queue(runtime._core, self.name, MEMBERS, SLOTS, _COPIED, most_items)
         self._last, self.lifeline = connection.Pipe(duplex=False)
 
     def retire(self) -> None:
@@ -49,7 +49,7 @@ class Home:
         return self._last.poll(0)  # nobody writes: it is the end of the pipe
 
     def _end(self) -> None:
-        self._queue.close()
+        self.queue.close()
         self._last.close()
 
 

@@ -94,6 +94,7 @@ class Queue:
         self._place: tuple[str, Runtime, Connection | None] = (home.name, home.runtime, home.lifeline)
         self._retire: util.Finalize | None = util.Finalize(self, home.retire, exitpriority=-20)
         self._reset()
+        self._here = home.queue
 
     @classmethod
     def attach(
@@ -120,6 +121,7 @@ class Queue:
         self._reset()
 
     def _reset(self) -> None:
+        self._here: _core.Queue | None = None  # in the process that made it
         self._closed = False
         self._opening = threading.Lock()
         self._placing = threading.Lock()
@@ -182,11 +184,22 @@ class Queue:
             error.put = put + getattr(error, "put", 0)  # type: ignore[attr-defined]
             raise
 
+    def _put_here(self, parts: Any) -> bool:
+        """Without a message, in the process that made it, until something has to go by a message:
+        then all does, so that what is put stays in its order."""
+        here = self._here
+        return (
+            here is not None and not self._maxsize and self._putting is None and self._feeder.is_idle
+            and isinstance(parts, bytes) and here.put_here(parts)
+        )  # fmt: skip
+
     def _put_coded(self, coded: list[Any]) -> int:
         """All of them. Behind what waits in the feeder, or what has no room, by the feeder."""
         put = 0
         try:
-            if self._feeder.is_idle and coded:
+            while put < len(coded) and self._put_here(coded[put]):
+                put += 1
+            if self._feeder.is_idle and put < len(coded):
                 end = self._putting or self._open_putting(None)
                 while put < len(coded) and (sent := self._sent(end, coded[put:], _BRIEFLY)):
                     put += sent
@@ -216,6 +229,8 @@ class Queue:
     def _put_parts(
         self, parts: Any, fail: Callable[[BaseException], None] = print_exception
     ) -> None:
+        if self._put_here(parts):
+            return
         if self._feeder.is_idle:
             with contextlib.suppress(TimedOut):
                 end = self._putting or self._open_putting(0)
@@ -302,7 +317,8 @@ class Queue:
         not called task_done()."""
         if self._kept:
             return self.get_many(1, block, timeout)[0]
-        core = self._take(_seconds(timeout) if block else 0)
+        seconds = _seconds(timeout) if block else 0
+        core = self._take_here() or self._take(seconds)
         if core is None:
             raise self._empty()
         if not self._redeliver:
@@ -364,6 +380,15 @@ class Queue:
         return bool(
             self._taken(timeout, lambda end, left: end.get_many(most, left, self._kept))
         )
+
+    def _take_here(self) -> _core.Message | None:
+        """What waits, without a message, in the process that made it."""
+        if self._here is None or self._redeliver or self._closed:
+            return None
+        try:
+            return self._here.take_here()
+        except PeerGone:
+            return None
 
     def _take(self, timeout: float | None) -> _core.Message | None:
         return self._taken(timeout, lambda end, left: end.get(left))
@@ -481,6 +506,7 @@ class Queue:
     def _drop(self) -> None:
         self._in_hand.clear()
         self._kept.clear()
+        self._here = None
         self._getting = self._putting = None
         for end in [*self._ends.values()]:
             end.close()
@@ -578,7 +604,7 @@ class Queue:
             end: _core.Consumer | None = self._ends.get(role)
             if end is None:
                 end = _core.Consumer()
-                self._reach(end, kind, within, {})
+                self._reach(end, kind, within, {"spin_ns": -1})
                 self._ends[role] = end
             return end
 

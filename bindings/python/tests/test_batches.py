@@ -166,6 +166,7 @@ class Batches(Queues):
 
     def test_many_go_in_one_message(self) -> None:
         there = self.queue()
+        there._open_putting(None)  # from now on all goes by messages
         there.put(0)
         end = mock.Mock(wraps=there._putting)
         there._putting = end
@@ -174,6 +175,15 @@ class Batches(Queues):
         self.assertEqual(end.send.call_count, 0)
         self.assertEqual(there.qsize(), 256)
         self.assertEqual(there.get_many(300, timeout=30), list(range(256)))
+
+    def test_the_order_stays_when_a_large_item_goes_by_a_message(self) -> None:
+        there = self.queue()
+        items = [1, 2, "x" * 5000, 3, pattern(100_000).tobytes(), 4]
+        for item in items:
+            there.put(item)
+        self.assertEqual(self.get_all(there, 6), items)
+        there.put_many([*items, *items])
+        self.assertEqual([there.get(timeout=30) for _ in range(12)], [*items, *items])
 
     def test_one_bad_item_and_nothing_is_put(self) -> None:
         there = self.queue()
@@ -193,7 +203,7 @@ class Batches(Queues):
 
     def test_an_exception_behind_the_first_batch_says_how_many_were_put(self) -> None:
         there = self.queue()
-        there.put(0)
+        there._open_putting(None)
         end = mock.Mock(wraps=there._putting)
         real = there._putting.put_many
         end.put_many.side_effect = [256, KeyboardInterrupt()]
@@ -312,8 +322,7 @@ class Gathering(Queues):
 
     def test_small_items_gather_and_large_ones_go_alone(self) -> None:
         there = self.queue()
-        there.put("first")
-        self.assertEqual(there.get(timeout=30), "first")
+        there._open_putting(None)
         end, real = mock.Mock(), there._putting
         may_send = threading.Event()
         calls: list[Any] = []

@@ -24,10 +24,10 @@ enum class PostForm : std::uint32_t {
 
 /// What a request to the queue is for, in MessageInfo::type.
 enum class WorkQuestion : std::uint32_t {
-  item = 1,      ///< For as many as its payload, 32 bits, says. The reply is an item and its header,
-                 ///< or a batch.
-  place = 2,     ///< For one item to be put, in a queue that holds only so many.
-  report = 3,    ///< The reply is a WorkQueueReport.
+  item = 1,    ///< For as many as its payload, 32 bits, says. The reply is an item and its header,
+               ///< or a batch.
+  place = 2,   ///< For one item to be put, in a queue that holds only so many.
+  report = 3,  ///< The reply is a WorkQueueReport.
   finished = 4,  ///< One item has been worked on: task_done().
   all_finished = 5,
   all_done = 6,

@@ -1,8 +1,10 @@
 #include <gmock/gmock.h>
 
 #include <algorithm>
+#include <atomic>
 #include <thread>
 
+#include "core/base/test_effort.hpp"
 #include "core/channel/queue/item_batch.hpp"
 #include "core/channel/queue/test_queue.hpp"
 
@@ -20,7 +22,8 @@ class Batches : public test::Queues {
   static void put_many(WorkMember& putter, std::span<const Bytes> sizes) {
     std::vector<std::vector<std::byte>> kept;
     std::vector<ConstByteSpan> items;
-    for (std::size_t i = 0; i < sizes.size(); ++i) items.push_back(kept.emplace_back(pattern(sizes[i], i)));
+    for (std::size_t i = 0; i < sizes.size(); ++i)
+      items.push_back(kept.emplace_back(pattern(sizes[i], i)));
     const auto put = putter.put_many(items, soon());
     ASSERT_TRUE(put) << to_string(put.error());
     ASSERT_EQ(*put, sizes.size());
@@ -213,6 +216,78 @@ TEST_F(Batches, SayHowManyWerePut) {
   EXPECT_EQ(put.error().code, Code::peer_gone);
 }
 
+// ---- items of the queue's own process
+
+TEST_F(Batches, ItemsOfThisProcessNeedNoMember) {
+  WorkQueue queue = open({.most_copied = 3});
+  WorkMember member = join();
+  EXPECT_EQ(queue.take_here().error().code, Code::timed_out);
+  for (std::uint8_t i = 0; i < 3; ++i)
+    EXPECT_TRUE(queue.put_here(pattern(Bytes{40} * i, i)).value());
+  EXPECT_FALSE(queue.put_here(pattern(40, 3)).value());  // it would not be copied
+  EXPECT_EQ(member.get(soon())->bytes().size(), 0U);
+  for (std::uint8_t i = 1; i < 3; ++i) {
+    const auto item = queue.take_here();
+    ASSERT_TRUE(item) << to_string(item.error());
+    EXPECT_EQ(item->number(), i + 1U);
+    EXPECT_TRUE(same(item->bytes(), pattern(Bytes{40} * i, i)));
+  }
+  EXPECT_FALSE(queue.put_here(pattern(4097, 1)).value());
+  ASSERT_TRUE(member.put(pattern(100'000, 1), soon()));
+  ASSERT_TRUE(member.report(soon()));                          // it has been taken in
+  EXPECT_EQ(queue.take_here().error().code, Code::timed_out);  // a member has to get it
+  EXPECT_EQ(member.get(soon())->bytes().size(), 100'000U);
+  ASSERT_TRUE(queue.wait_until_done(soon()));
+  queue.finish();
+  EXPECT_EQ(member.get(soon()).error().code, Code::closed);
+  const auto dropped = queue.put_here(pattern(1, 1));
+  EXPECT_TRUE(!dropped || *dropped);
+  EXPECT_EQ(queue.report().acknowledged, 4U);
+}
+
+// A worker that waits is served by the thread that puts, and questions by the dispatcher, whichever
+// thread has taken them in.
+TEST_F(Batches, ThisProcessAndMembersShareTheQueue) {
+  const unsigned kItems = 3000u / kTestStride;
+  WorkQueue queue = open();
+  std::atomic<unsigned> got = 0;
+  std::vector<std::thread> threads;
+  for (int who = 0; who < 2; ++who) {
+    threads.emplace_back([&] {
+      WorkMember member = join();
+      for (;;) {
+        auto item = member.get(soon());
+        if (!item) {
+          EXPECT_EQ(item.error().code, Code::closed) << to_string(item.error());
+          return;
+        }
+        ++got;
+      }
+    });
+    threads.emplace_back([&] {
+      WorkMember member = join();
+      for (unsigned i = 0; i < kItems; ++i) {
+        ASSERT_TRUE(member.put(pattern(64, i), soon()));
+        if (i % 64 == 0) {
+          ASSERT_TRUE(member.report(soon()));
+        }
+      }
+    });
+    threads.emplace_back([&] {
+      for (unsigned i = 0; i < kItems; ++i) {
+        ASSERT_TRUE(queue.put_here(pattern(64, i)).value());
+        if (queue.take_here()) ++got;
+      }
+    });
+  }
+  while (got < 4 * kItems) std::this_thread::yield();
+  ASSERT_TRUE(queue.wait_until_done(soon()));
+  queue.finish();
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(got, 4 * kItems);
+  EXPECT_EQ(queue.report().acknowledged, 4 * kItems);
+}
+
 // ---- what a peer may have written
 
 struct Table {
@@ -240,7 +315,8 @@ TEST(ItemBatches, ThatDoNotFitTheirBytesAreRefused) {
   const std::vector<std::byte> large(WorkMember::kMostBatchedItem + 1);
   EXPECT_FALSE(ItemBatch::read(large, Table{{{1, 1, 4097}}}.bytes(), 2));
   const std::vector<std::byte> many(17 * WorkMember::kMostBatchedItem);
-  EXPECT_FALSE(ItemBatch::read(many, Table{std::vector<Table::Entry>(17, {1, 1, 4096})}.bytes(), 99));
+  EXPECT_FALSE(
+      ItemBatch::read(many, Table{std::vector<Table::Entry>(17, {1, 1, 4096})}.bytes(), 99));
   EXPECT_FALSE(ItemBatch::read({}, Table{std::vector<Table::Entry>(257)}.bytes(), 1000));
 }
 

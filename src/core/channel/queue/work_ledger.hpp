@@ -23,8 +23,8 @@ class WorkPayload {
   [[nodiscard]] std::optional<ConstByteSpan> small_bytes() const noexcept;
 
  private:
-  std::shared_ptr<Message> message_;     // null: copied, or of a batch
-  std::shared_ptr<const void> owner_;    // of a batch's bytes
+  std::shared_ptr<Message> message_;   // null: copied, or of a batch
+  std::shared_ptr<const void> owner_;  // of a batch's bytes
   bool is_copied_ = false;
   std::vector<std::byte> copy_;
   std::vector<Draft::Part> parts_;  // their bytes lie in one of these
@@ -53,6 +53,10 @@ class WorkLedger {
   void put(std::shared_ptr<const WorkPayload> payload);
   [[nodiscard]] bool has_waiting() const noexcept { return !waiting_.empty(); }
   [[nodiscard]] std::size_t waiting() const noexcept { return waiting_.size(); }
+  /// Of the first that waits; null: none does.
+  [[nodiscard]] std::shared_ptr<const WorkPayload> next_payload() const {
+    return waiting_.empty() ? nullptr : waiting_.begin()->payload;
+  }
   /// The first that waits, which is in the member's hands from now on. There is one.
   [[nodiscard]] Item hand_to(Member member, std::uint64_t request = 0);
   /// The first ones that wait, if they are at least two that may go in one message: at most `most`.

@@ -109,7 +109,8 @@ Result<std::size_t> WorkMember::Impl::put_some(std::span<const ConstByteSpan> it
   if (!options_.as)
     for (const ConstByteSpan item : items)
       if (!batch.add({0, 0, item})) break;
-  if (batch.size() < 2) return put(Draft().copy(items[0]), deadline).map([] { return std::size_t{1}; });
+  if (batch.size() < 2)
+    return put(Draft().copy(items[0]), deadline).map([] { return std::size_t{1}; });
   return post(batch.draft(), PostForm::batch, deadline).map([&] { return batch.size(); });
 }
 
@@ -147,14 +148,13 @@ Error WorkMember::Impl::told(Error error) const {
 Result<void> WorkMember::Impl::begin(Asked& asked, Deadline deadline) {
   GANTRY_TRY(join(deadline));
   asked.most = asked.question == WorkQuestion::item ? most_ : 1;
-  GANTRY_ASSIGN(
-      asked.call, acknowledger_->use([&](ClientLink& link) {
-        return link.begin({.type = static_cast<std::uint32_t>(asked.question), .room = deadline},
-                          [&](const SendOptions& sending) {
-                            return link.requests().send(std::as_bytes(std::span(&asked.most, 1)),
-                                                        sending);
-                          });
-      }));
+  GANTRY_ASSIGN(asked.call, acknowledger_->use([&](ClientLink& link) {
+    return link.begin({.type = static_cast<std::uint32_t>(asked.question), .room = deadline},
+                      [&](const SendOptions& sending) {
+                        return link.requests().send(std::as_bytes(std::span(&asked.most, 1)),
+                                                    sending);
+                      });
+  }));
   return {};
 }
 
@@ -348,7 +348,8 @@ Result<std::vector<WorkItem>> WorkMember::get_many(std::size_t most, Deadline de
   return guarded_on(impl_, "WorkMember", [&] { return impl_->get(most, deadline); });
 }
 Result<WorkItem> WorkMember::withdraw(Deadline deadline) {
-  return guarded_on(impl_, "WorkMember", [&] { return impl_->withdraw(1, deadline).map(first_of); });
+  return guarded_on(impl_, "WorkMember",
+                    [&] { return impl_->withdraw(1, deadline).map(first_of); });
 }
 Result<std::vector<WorkItem>> WorkMember::withdraw_many(Deadline deadline) {
   return guarded_on(impl_, "WorkMember", [&] { return impl_->withdraw(kMostBatched, deadline); });

@@ -59,7 +59,8 @@ class WorkQuestions {
 };
 
 /// Answers those who ask with the items that wait, each of which is in its member's hands then. A
-/// member that asks for several gets at most its share of them, so that nobody in line goes without.
+/// member that asks for several gets at most its share of them, so that nobody in line goes
+/// without.
 void hand_out(WorkLedger& ledger, WaitingLine& asking);
 
 }  // namespace gantry

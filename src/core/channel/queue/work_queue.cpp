@@ -20,7 +20,8 @@
 namespace gantry {
 namespace {
 
-constexpr std::size_t kLooksOfTurn = 64;  // at either end, before items are handed out
+constexpr std::uint64_t kHere = ~std::uint64_t{0};  // as a member: this process, without one
+constexpr std::size_t kLooksOfTurn = 64;            // at either end, before items are handed out
 constexpr std::uint64_t kTurnsOfReport = 64;
 constexpr std::uint64_t kTurnsOfQuestion = 16;    // while items come without end
 constexpr std::chrono::seconds kMostExpected{5};  // that finish() waits for a handshake
@@ -89,6 +90,8 @@ class GANTRY_LOCAL WorkQueue::Impl {
   void finish() noexcept;
   [[nodiscard]] Result<void> wait_until_done(Deadline deadline);
   [[nodiscard]] WorkQueueReport report() const;
+  [[nodiscard]] Result<bool> put_here(ConstByteSpan payload);
+  [[nodiscard]] Result<WorkItem> take_here();
   void stop() noexcept;
   [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
 
@@ -107,6 +110,9 @@ class GANTRY_LOCAL WorkQueue::Impl {
   [[nodiscard]] Result<void> open(std::shared_ptr<Engine> engine);
   void run();
   [[nodiscard]] Result<void> serve();
+  /// The dispatcher's thread and those of put_here() have their turns in the order of their coming.
+  [[nodiscard]] std::unique_lock<std::mutex> my_turn();
+  [[nodiscard]] Result<void> take_in();
   void take_request(Request request);
   void take(Inbox::Delivery delivery);
   void take_batch(Member member, Message message);
@@ -127,7 +133,10 @@ class GANTRY_LOCAL WorkQueue::Impl {
   std::shared_ptr<Server::Impl> server_;
   std::thread thread_;
 
-  // The thread's.
+  // Of whoever has its turn.
+  std::mutex next_turn_;  // held while waiting for turn_
+  std::mutex turn_;       // guards what follows, and the use of server_
+  bool has_ended_ = false;
   WorkLedger ledger_;
   WaitingLine asking_;
   WorkQuestions questions_;
@@ -177,6 +186,8 @@ Result<void> WorkQueue::Impl::open(std::shared_ptr<Engine> engine) {
 void WorkQueue::Impl::run() {
   const auto ran = guarded([&] { return serve(); });
   const Error ended{Code::peer_gone, fmt::format("queue '{}': it has ended", name_), {}};
+  const auto turn = my_turn();
+  has_ended_ = true;
   asking_.refuse_all(ended);
   questions_.refuse_all(ended);
   if (ran && is_closed_ && ledger_.is_empty()) server_->shut_down(Code::closed);
@@ -191,6 +202,7 @@ Result<void> WorkQueue::Impl::serve() {
     drain(stop_event_.get());  // before the wishes are read: who has one rings afterwards
     const Wishes wishes = wishes_now();
     if (wishes.stop) return {};
+    auto mine = my_turn();
     const bool is_expecting =
         server_->inbox().is_expecting();  // after the wishes, before the looks
     std::size_t found = 0;
@@ -206,8 +218,14 @@ Result<void> WorkQueue::Impl::serve() {
     if (is_over)
       asking_.refuse_all({Code::closed, fmt::format("queue '{}': it is finished", name_), {}});
     const bool may_close = wishes.finish && !is_closed_ && !server_->inbox().is_expecting();
+    mine.unlock();
     if (found == 0 && !may_close) static_cast<void>(is_rung(-1));
   }
+}
+
+std::unique_lock<std::mutex> WorkQueue::Impl::my_turn() {
+  const std::lock_guard next(next_turn_);
+  return std::unique_lock(turn_);
 }
 
 void WorkQueue::Impl::answer(bool has_all, bool must) {
@@ -375,6 +393,65 @@ WorkQueueReport WorkQueue::Impl::report() const {
   return report_;
 }
 
+// ---- items of this process: its thread does the dispatcher's work for them
+
+Result<bool> WorkQueue::Impl::put_here(ConstByteSpan payload) {
+  if (payload.size() > WorkMember::kMostBatchedItem || options_.most_items != 0) return false;
+  auto copy = std::make_shared<std::vector<std::byte>>();
+  copy->reserve(payload.size() + 1);  // an empty item has an address
+  copy->assign(payload.begin(), payload.end());
+  const ConstByteSpan bytes(copy->data(), copy->size());
+  const auto mine = my_turn();
+  if (has_ended_) return fail(Code::peer_gone, fmt::format("queue '{}': it has ended", name_));
+  if (ledger_.copied() >= options_.most_copied) return false;
+  questions_.note_put(kHere);
+  if (is_closed_) {
+    ledger_.drop_put();
+    return true;
+  }
+  ledger_.put(std::make_shared<WorkPayload>(std::move(copy), bytes, true));
+  if (!asking_.is_empty()) GANTRY_TRY(take_in());  // maybe those who ask have left the line
+  publish_report();
+  return true;
+}
+
+// What has come is taken in by this thread, as far as it can. What is left is the dispatcher's,
+// which sleeps as before: the inbox has been looked at until nothing was there, or it is rung.
+Result<void> WorkQueue::Impl::take_in() {
+  std::size_t found = 0;
+  for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
+    GANTRY_ASSIGN(finds, server_->take_one());
+  }
+  hand_out(ledger_, asking_);
+  if (questions_.has_some() || !leaving_.empty())
+    answer(found < kLooksOfTurn && !is_rung(0), false);
+  if (found == kLooksOfTurn || questions_.has_some() || !leaving_.empty() || finishes_by_)
+    ring(stop_event_.get());
+  return {};
+}
+
+Result<WorkItem> WorkQueue::Impl::take_here() {
+  const auto mine = my_turn();
+  if (has_ended_) return fail(Code::peer_gone, fmt::format("queue '{}': it has ended", name_));
+  GANTRY_TRY(take_in());
+  const auto payload = ledger_.next_payload();
+  const auto bytes = payload == nullptr ? std::nullopt : payload->small_bytes();
+  // An item that a member gives up, and that comes back, is before the others.
+  if (!bytes || !asking_.is_empty() || !leaving_.empty()) {
+    publish_report();
+    return fail(Code::timed_out, fmt::format("queue '{}': nothing waits", name_));
+  }
+  const WorkLedger::Item given = ledger_.hand_to(kHere);
+  WorkItem item;
+  item.batch_ = std::make_shared<const std::vector<std::byte>>(bytes->begin(), bytes->end());
+  item.part_ = *item.batch_;
+  item.number_ = given.number;
+  item.tries_ = given.tries;
+  ledger_.acknowledge(kHere, given.number);
+  publish_report();
+  return item;
+}
+
 // A report may be of before what was put just now: the thread is asked for a new one.
 Result<void> WorkQueue::Impl::wait_until_done(Deadline deadline) {
   std::unique_lock lock(mutex_);
@@ -427,6 +504,18 @@ Result<void> WorkQueue::wait_until_done(Deadline deadline) {
   return guarded_on(impl_, "WorkQueue", [&]() -> Result<void> {
     if (!impl_->is_ours()) return belongs_to_parent("this queue");
     return impl_->wait_until_done(deadline);
+  });
+}
+Result<bool> WorkQueue::put_here(ConstByteSpan payload) {
+  return guarded_on(impl_, "WorkQueue", [&]() -> Result<bool> {
+    if (!impl_->is_ours()) return belongs_to_parent("this queue");
+    return impl_->put_here(payload);
+  });
+}
+Result<WorkItem> WorkQueue::take_here() {
+  return guarded_on(impl_, "WorkQueue", [&]() -> Result<WorkItem> {
+    if (!impl_->is_ours()) return belongs_to_parent("this queue");
+    return impl_->take_here();
   });
 }
 WorkQueueReport WorkQueue::report() const {
