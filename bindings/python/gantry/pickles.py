@@ -107,6 +107,15 @@ class _Pickler(pickle.Pickler):
     )
 
 
+def _is_small_array(value: Any) -> bool:
+    """One of NumPy's own, which needs none of multiprocessing's reducers and stays in the stream."""
+    of = type(value)
+    return (
+        of.__module__ == "numpy" and of.__qualname__ == "ndarray"
+        and value.nbytes < _SMALL and not value.dtype.hasobject
+    )  # fmt: skip
+
+
 def dumps_item(value: Any, carried: bytes = b"") -> Any:
     """The stream with `carried` behind it, or a tuple of that and the buffers. Small plain values
     and tuples of them have a code of their own (core/item_code.h)."""
@@ -117,6 +126,8 @@ def dumps_item(value: Any, carried: bytes = b"") -> Any:
             return coded + carried if carried else coded
         if kind is not tuple:
             return pickle.dumps(value, 5) + carried
+    if _is_small_array(value):
+        return pickle.dumps(value, 5) + carried
     buffers: list[pickle.PickleBuffer] = []
     stream = BytesIO()
     _Pickler(stream, 5, buffer_callback=_stay_or_leave(buffers, _MOST)).dump(value)

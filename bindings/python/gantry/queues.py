@@ -84,6 +84,8 @@ class Queue:
     With a `name` other processes of this user may attach() to it, too, whoever started them.
     """
 
+    _here: _core.Queue | None
+
     def __init__(
         self, maxsize: int = 0, *, ctx: Any = None, redeliver: bool = False,
         runtime: Runtime | None = None, name: str | None = None,
@@ -94,7 +96,7 @@ class Queue:
         self._place: tuple[str, Runtime, Connection | None] = (home.name, home.runtime, home.lifeline)
         self._retire: util.Finalize | None = util.Finalize(self, home.retire, exitpriority=-20)
         self._reset()
-        self._here = home.queue
+        self._here = home.queue  # in other processes, and after close(): None
 
     @classmethod
     def attach(
@@ -121,7 +123,7 @@ class Queue:
         self._reset()
 
     def _reset(self) -> None:
-        self._here: _core.Queue | None = None  # in the process that made it
+        self._here = None
         self._closed = False
         self._opening = threading.Lock()
         self._placing = threading.Lock()
@@ -170,7 +172,8 @@ class Queue:
             raise ValueError(f"Queue {self!r} is closed")
         carried = trace.carried()
         coded = [pickles.dumps_item(item, carried) for item in items]
-        deadline = None if not block or timeout is None else time.monotonic() + _seconds(timeout)
+        seconds = _seconds(timeout) if block else 0
+        deadline = None if seconds is None else time.monotonic() + seconds
         put = 0
         try:
             if not self._maxsize:
@@ -178,7 +181,7 @@ class Queue:
                 return
             for parts in coded:
                 left = None if deadline is None else max(deadline - time.monotonic(), 0)
-                self._put_at_place(parts, left if block else 0)
+                self._put_at_place(parts, left)
                 put += 1
         except BaseException as error:
             error.put = put + getattr(error, "put", 0)  # type: ignore[attr-defined]
