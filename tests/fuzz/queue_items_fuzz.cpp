@@ -50,11 +50,11 @@ void read_batch(gantry::fuzz::Input input) {
 void read_values(gantry::fuzz::Input input) {
   const Exact bytes(input.take_bytes(kItemMost));
   const auto* const first = reinterpret_cast<const unsigned char*>(bytes.bytes().data());
-  ItemReader reader{first, first + bytes.bytes().size()};
+  ItemReader reader{first, bytes.bytes().size()};
   ItemWriter writer;
   writer.size = 0;
   for (ItemValue value; item_next(&reader, &value) == 0;) {
-    require(reader.at <= reader.end);
+    require(reader.left <= bytes.bytes().size());
     require(item_write(&writer, &value) == 0);  // it is as long as what was read
     require(writer.size == static_cast<std::size_t>(reader.at - first) &&
             std::memcmp(writer.bytes, first, writer.size) == 0);

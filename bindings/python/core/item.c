@@ -92,7 +92,7 @@ static PyObject* read_value(ItemReader* reader, int depth);
 
 static PyObject* read_tuple(ItemReader* reader, size_t count, int depth) {
   if (depth == kItemMostDepth) return refuse();
-  if (count > (size_t)(reader->end - reader->at)) return refuse();  // each has a byte at least
+  if (count > reader->left) return refuse();  // each has a byte at least
   PyObject* const tuple = PyTuple_New((Py_ssize_t)count);
   for (size_t i = 0; tuple != NULL && i < count; ++i) {
     PyObject* const value = read_value(reader, depth + 1);
@@ -136,7 +136,7 @@ PyObject* item_decode(const void* bytes, size_t count) {
   unsigned char copy[kItemMost];
   const size_t copied = count < sizeof copy ? count : sizeof copy;
   memcpy(copy, first, copied);
-  ItemReader reader = {copy, copy + copied};
+  ItemReader reader = {copy, copied};
   PyObject* const value = read_value(&reader, 0);
   if (value == NULL) return NULL;
   return Py_BuildValue("(Nn)", value, (Py_ssize_t)(reader.at - copy));

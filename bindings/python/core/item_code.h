@@ -21,7 +21,8 @@ enum {
 };
 
 typedef struct ItemReader {
-  const unsigned char *at, *end;
+  const unsigned char* at;
+  size_t left;
 } ItemReader;
 
 typedef struct ItemValue {
@@ -34,9 +35,10 @@ typedef struct ItemValue {
 } ItemValue;
 
 static inline int item_take(ItemReader* reader, void* into, size_t bytes) {
-  if ((size_t)(reader->end - reader->at) < bytes) return -1;
+  if (reader->left < bytes) return -1;
   memcpy(into, reader->at, bytes);
   reader->at += bytes;
+  reader->left -= bytes;
   return 0;
 }
 
@@ -58,10 +60,11 @@ static inline int item_next(ItemReader* reader, ItemValue* value) {
     case 'b':
     case 's':
       if (item_take(reader, &value->length, sizeof value->length) != 0 ||
-          (size_t)(reader->end - reader->at) < value->length)
+          reader->left < value->length)
         return -1;
       value->bytes = reader->at;
       reader->at += value->length;
+      reader->left -= value->length;
       return 0;
     default:
       return -1;
