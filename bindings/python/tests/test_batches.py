@@ -368,7 +368,7 @@ class Gathering(Queues):
             sends.append(parts)
             if parts[0] == b"bad":
                 raise MemoryError
-            return 2 if len(parts) > 2 else 1
+            return parts.index(b"bad") if b"bad" in parts else len(parts)
 
         for parts in (b"1", b"2", b"bad", b"3"):
             waits.append(parts, send, told.append)
