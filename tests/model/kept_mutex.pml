@@ -36,7 +36,7 @@ end:
 }
 
 /* `may_keep`: it gives itself the short way when it had the long one (kAlone, chosen_). */
-proctype Keeper(byte me; bool may_keep) {
+proctype Chosen(byte me; bool may_keep) {
   byte seen, turn, sections;
   do
   :: sections == SECTIONS -> break
@@ -120,9 +120,9 @@ proctype Other() {
 
 init {
   atomic {
-    run Keeper(1, true);
+    run Chosen(1, true);
 #ifdef MUTANT_SECOND_KEEPER
-    run Keeper(2, true)
+    run Chosen(2, true)
 #else
     run Other();
     run Other()

@@ -128,10 +128,8 @@ TEST_F(Newcomer, WhoIsBusyWhileSlabsComeAndGoIsNotCutOff) {
   EXPECT_TRUE(same(newest->bytes(), pattern(5000, 9)));
 }
 
-// Readers join and leave while the producer sends and its memory comes and goes: a newcomer may be
-// told of memory, and of that memory's end, before it is told that it has joined. Seen to fail when
-// a reader did not take in the end before `ready`, and with a crash when a reader that left was
-// destroyed before the lock was taken.
+// Readers join and leave while the producer sends and its memory comes and goes. A newcomer may be
+// told of memory before it is told that it has joined.
 TEST_F(Newcomer, ComesAndGoesWhileMessagesAreSent) {
   constexpr std::uint64_t kJoins = 150;
   options_.pool.slab_bytes = 4096;
