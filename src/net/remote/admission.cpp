@@ -50,7 +50,7 @@ Result<void> check_named(RemotePath path, BridgeConnection connection) {
   return prefixed(std::move(able).error(), "path {}", to_string(path));
 }
 
-constexpr std::uint32_t kMagic = 0x38'52'42'47;          // "GBR8": the version is part of it
+constexpr std::uint32_t kMagic = 0x39'52'42'47;          // "GBR9": the version is part of it
 constexpr std::uint32_t kEncryptsMagic = 0x53'4c'54'47;  // "GTLS"
 constexpr std::size_t kMagicBytes = 4;
 constexpr std::size_t kSizeBytes = 4;
@@ -143,14 +143,15 @@ Result<void> try_fabric() {
   return make_fabric_link(ends[0], kProvider).map([](const auto&) {});
 }
 
-std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted) {
+std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted,
+                      std::string_view served) {
   std::string_view why = "it was asked for";
   if (wanted == RemotePath::automatic && taken == RemotePath::shared)
     why = "both ends are on one kernel";
   else if (wanted == RemotePath::automatic)
     why = "the hosts are joined by a network, and fabric is taken when it is asked for";
   if (is_encrypted) why = "encrypted (TLS 1.3), so that payload goes down the connection";
-  return fmt::format("{}: {}", to_string(taken), why);
+  return fmt::format("{}: {}{}{}", to_string(taken), why, served.empty() ? "" : "; ", served);
 }
 
 Result<std::unique_ptr<Link>> link_over(RemotePath path, Fd socket, std::shared_ptr<Engine> engine,
@@ -243,6 +244,7 @@ std::vector<std::byte> RemoteAnswer::encode() const {
     out.bytes(session);
     out.number(received);
     out.number(static_cast<std::uint64_t>(path), 1);
+    out.text(served, kLongestServed);
   }
   return out.take();
 }
@@ -256,6 +258,7 @@ Result<RemoteAnswer> RemoteAnswer::decode(ConstByteSpan bytes) {
     in.bytes(answer.session);
     answer.received = in.number();
     answer.path = static_cast<RemotePath>(in.number(1, static_cast<std::uint64_t>(kLastPath)));
+    answer.served = in.text(kLongestServed);
   }
   if (!in.is_over()) return no_bridge();
   return answer;

@@ -37,7 +37,9 @@ struct BridgeConnection {
 /// Whether libfabric can make a link on this machine. Errors: `unsupported`, `system`.
 [[nodiscard]] Result<void> try_fabric();
 /// Which one is used, and why, for people.
-[[nodiscard]] std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted);
+/// `served`: RemoteAnswer::served.
+[[nodiscard]] std::string path_text(RemotePath wanted, RemotePath taken, bool is_encrypted,
+                                    std::string_view served = {});
 
 /// The link of that path over a socket that was connected a moment ago. Errors: `peer_gone`,
 /// `system`, `unsupported`.
@@ -99,7 +101,9 @@ struct RemoteAnswer {
   SessionId session{};
   std::uint64_t received = 0;  ///< As in the request, by the bridge.
   RemotePath path = RemotePath::stream;
+  std::string served{};  ///< Where, and why there, for people.
 
+  static constexpr std::size_t kLongestServed = 256;
   static constexpr std::size_t kMostBytes = 64 + 2 * kLongestRemoteText;
   [[nodiscard]] std::vector<std::byte> encode() const;
   [[nodiscard]] static Result<RemoteAnswer> decode(ConstByteSpan bytes);

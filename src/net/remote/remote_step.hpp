@@ -17,6 +17,9 @@
   /* the bridge */                                                                                 \
   X(caller_admitted) X(session_stored) X(session_welcomed) X(end_opened) X(session_joined)         \
   X(session_broken) X(session_claimed) X(link_handed_over) X(session_went_on) X(session_erased)    \
+  X(hand_over_offered) X(connection_given) X(session_taken_over)                                  \
+  /* the process whose channel it is */                                                            \
+  X(connection_taken)                                                                              \
   /* who calls it */                                                                               \
   X(bridge_called) X(relay_started) X(link_broken) X(link_renewed) X(relay_ended)
 // clang-format on

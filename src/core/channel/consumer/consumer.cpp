@@ -10,6 +10,7 @@
 #include "core/channel/naming/rendezvous.hpp"
 #include "core/channel/wire/depth.hpp"
 #include "core/channel/wire/far_sides.hpp"
+#include "core/runtime/components.hpp"
 
 namespace gantry {
 namespace {
@@ -60,8 +61,10 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view
 
 Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view name,
                                                              const ConsumerOptions& options,
-                                                             Deadline deadline) {
+                                                             Deadline deadline,
+                                                             bool wants_connection) {
   GANTRY_ASSIGN(auto impl, prepare(name, options));
+  if (wants_connection) impl->handshake_.look_for_connection();
   impl->payloads_.limit(std::make_shared<SenderQuota>(ReceiveQuota::make(options.receive, {}, 1)));
   // A producer may end between our connecting and its answer; then its successor is looked for.
   constexpr int kTries = 3;
@@ -73,6 +76,7 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
         std::clamp<std::chrono::nanoseconds>(deadline.left(), kLeastHandshakeTime, kHandshakeTime));
     auto joined = impl->join(Connection(std::move(socket)), patience);
     if (joined) return impl;
+    if (impl->handshake_.has_found_connection()) return nullptr;
     if (joined.error().code != Code::peer_gone || attempt == kTries || deadline.passed())
       return prefixed(std::move(joined).error(), "channel '{}'", name);
   }
@@ -488,7 +492,14 @@ Consumer::~Consumer() {
 Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& options,
                                 Deadline deadline) {
   return guarded([&]() -> Result<Consumer> {
-    GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline));
+    const auto take_over =
+        options.acts_for ? nullptr
+                         : find_in_components([](const Component& one) { return one.take_over; });
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline, take_over != nullptr));
+    if (impl) return Consumer(std::move(impl));
+    auto taken = take_over(name, options, deadline);
+    if (taken || taken.error().code != Code::unsupported) return taken;
+    GANTRY_ASSIGN(impl, Impl::make(name, options, deadline));
     return Consumer(std::move(impl));
   });
 }
@@ -540,6 +551,14 @@ Result<int> Consumer::event_descriptor() {
 Result<void> Consumer::rejoin(Deadline deadline) {
   return guarded_on(impl_, "Consumer", [&]() -> Result<void> {
     GANTRY_TRY(impl_->check_may_take());
+    if (const auto* const taken = dynamic_cast<const TakenSide*>(far_side_.get());
+        taken != nullptr && !taken->home().empty()) {
+      ConsumerOptions options = impl_->options_for_successor();
+      options.directory = taken->home();
+      GANTRY_ASSIGN(Consumer next, open(impl_->name(), options, deadline));
+      *this = std::move(next);
+      return {};
+    }
     if (far_side_) GANTRY_TRY(far_side_->reconnect(deadline));
     GANTRY_ASSIGN(auto next, Impl::make(impl_->name(), impl_->options_for_successor(), deadline));
     impl_->leave();

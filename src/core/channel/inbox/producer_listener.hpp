@@ -89,6 +89,10 @@ class ProducerListener final : public PeerListener {
   void failed(Peer& peer, const Error& why) override;
   void other_roused() override;
   void accepted() noexcept override;
+  [[nodiscard]] HandedCallers::Where where() const override {
+    return {rules_.name, rules_.options.directory, shared_acceptor(),
+            rules_.purpose == Purpose::deliver};
+  }
 
   [[nodiscard]] Result<bool> go_on(Caller& caller, Received& received);
   [[nodiscard]] static bool hear_control(Caller& caller, Received& received);

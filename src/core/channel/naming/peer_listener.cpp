@@ -1,11 +1,13 @@
 #include "core/channel/naming/peer_listener.hpp"
 
 #include <sys/socket.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <map>
 
 #include "core/channel/naming/access.hpp"
+#include "core/runtime/components.hpp"
 
 namespace gantry {
 namespace {
@@ -34,6 +36,7 @@ void PeerListener::stop() noexcept {
   acceptor_->remove(*this);
   listening_.end();
   peers_.clear();
+  if (handed_) handed_->retire();
 }
 
 void PeerListener::ready(std::uint64_t token) {
@@ -200,7 +203,13 @@ void PeerListener::hear_from(std::uint64_t serial) {
   Peer& peer = **at;
   auto received = receive_wire(peer.connection.receive_fd(), Deadline::now());
   if (!received && received.error().code == Code::timed_out) return;  // nothing is there
-  peer.has_spoken = true;
+  const bool is_first = !std::exchange(peer.has_spoken, true);
+  if (is_first && received && received->packet.kind == PacketKind::hello &&
+      received->packet.purpose == Purpose::hand && !peer.is_called) {
+    hand_on(peer, received->packet);
+    peers_.erase(at);
+    return;
+  }
   if (received && !received->closed) {
     if (!hear(peer, *received)) peers_.erase(at);
     return;
@@ -208,6 +217,21 @@ void PeerListener::hear_from(std::uint64_t serial) {
   failed(peer,
          received ? Error{Code::peer_gone, "the other process hung up", ""} : received.error());
   peers_.erase(at);
+}
+
+// A bridge: from here on the component net listens to it, on a thread of its own.
+void PeerListener::hand_on(Peer& peer, const WirePacket& hello) {
+  const int socket = peer.connection.send_fd();
+  const bool is_own = peer.identity.uid == ::geteuid() || peer.identity.uid == 0;
+  if (!is_own || !is_same_token(access_, hello.token))
+    return refuse(socket, Code::permission_denied);
+  if (!handed_) {
+    const auto make = find_in_components([](const Component& one) { return one.handed_callers; });
+    if (make == nullptr) return refuse(socket, Code::unsupported);
+    handed_ = make(where());
+    handed_now_.store(handed_.get(), std::memory_order_release);  // [H]
+  }
+  handed_->take(peer.connection.take());
 }
 
 }  // namespace gantry

@@ -1,10 +1,12 @@
 #pragma once  // channel/naming/peer_listener.hpp: callers at a name that have not joined yet.
 
+#include <atomic>
 #include <memory>
 #include <vector>
 
 #include "core/channel/wire/acceptor.hpp"
 #include "core/channel/wire/connection.hpp"
+#include "core/channel/wire/handed_callers.hpp"
 #include "core/channel/wire/protocol.hpp"
 
 namespace gantry {
@@ -25,6 +27,11 @@ class PeerListener : public AcceptHandler {
   [[nodiscard]] Result<void> start();
   /// Stops accepting. Nothing here is called after it has returned.
   void stop() noexcept;
+
+  /// Callers of other hosts at this name; null: none came yet. Any thread, until stop().
+  [[nodiscard]] HandedCallers* handed() const noexcept {
+    return handed_now_.load(std::memory_order_acquire);  // [H]
+  }
 
   void ready(std::uint64_t token) final;
   void roused() final;
@@ -60,6 +67,7 @@ class PeerListener : public AcceptHandler {
   /// The time to be roused at the latest.
   [[nodiscard]] virtual Deadline next_look() const { return Deadline::never(); }
   virtual void accepted() noexcept = 0;  // for the fault harness
+  [[nodiscard]] virtual HandedCallers::Where where() const = 0;
 
   /// Adds a peer and watches it. From hear() on it may or may not send descriptors.
   [[nodiscard]] Result<void> add(std::unique_ptr<Peer> peer, Connection connection,
@@ -70,6 +78,9 @@ class PeerListener : public AcceptHandler {
   [[nodiscard]] std::uint64_t next_serial() noexcept { return ++last_serial_; }
   [[nodiscard]] const std::vector<std::unique_ptr<Peer>>& peers() const noexcept { return peers_; }
   [[nodiscard]] Acceptor& acceptor() const noexcept { return *acceptor_; }
+  [[nodiscard]] const std::shared_ptr<Acceptor>& shared_acceptor() const noexcept {
+    return acceptor_;
+  }
   [[nodiscard]] bool has_listener() const noexcept { return listener_ >= 0; }
   [[nodiscard]] const Access& access() const noexcept { return access_; }
 
@@ -85,6 +96,7 @@ class PeerListener : public AcceptHandler {
   /// Accepts nobody before that time, or before there are `fewer` callers.
   void pause(Deadline until, std::size_t fewer = 0) noexcept;
   void hear_from(std::uint64_t serial);
+  void hand_on(Peer& peer, const WirePacket& hello);
   void drop_late();
   void set_time();
 
@@ -97,6 +109,8 @@ class PeerListener : public AcceptHandler {
   unsigned tries_without_ = 0;                // accept(2) since there was no descriptor for it
   std::vector<std::unique_ptr<Peer>> peers_;  // in the order of arrival
   std::uint64_t last_serial_ = 0;
+  std::shared_ptr<HandedCallers> handed_;  // made by the first bridge that comes
+  std::atomic<HandedCallers*> handed_now_{nullptr};
 };
 
 }  // namespace gantry

@@ -52,6 +52,9 @@ class ConsumerListener final : public PeerListener {
     return looks_left_ > 0 ? next_look_ : Deadline::never();
   }
   void accepted() noexcept override { GANTRY_STEP(caller_accepted); }
+  [[nodiscard]] HandedCallers::Where where() const override {
+    return {core_.name, core_.options.directory, core_.options.acceptor};
+  }
 
   void greet_called();
   [[nodiscard]] Result<void> greet(Connection connection);
@@ -116,6 +119,9 @@ class Connector {
   [[nodiscard]] Fd take_called_life() noexcept { return std::move(called_life_); }
   /// True if there was a consumer, and there is none now.
   [[nodiscard]] bool is_alone() const;
+  [[nodiscard]] HandedCallers* handed() const noexcept {
+    return listener_ ? listener_->handed() : nullptr;
+  }
   /// See ConsumerSet::hear_trouble().
   [[nodiscard]] std::optional<Error> trouble() const;
 
@@ -130,6 +136,7 @@ class Connector {
 
  private:
   void begin_call(Connection connection);
+  [[nodiscard]] bool is_for_consumers() const noexcept;
   void consumers_changed(ProducerCore::Lock held) noexcept;
 
   ProducerCore& core_;

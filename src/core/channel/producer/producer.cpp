@@ -491,14 +491,24 @@ namespace {
 constexpr Bytes kUnsure = ~Bytes{0};  // it may be large
 
 // To be told once a message of `bytes` was published.
-template <class Sent>
-Sent told(Sent sent, detail::FarSide* far_side, Bytes bytes) noexcept {
-  if (sent && far_side != nullptr) [[unlikely]]
+template <class Impl>
+void tell(Impl& impl, detail::FarSide* far_side, Bytes bytes) noexcept {
+  if (far_side != nullptr) [[unlikely]]
     far_side->has_sent(bytes);
+  if (HandedCallers* const there = impl.connector().handed(); there != nullptr) [[unlikely]]
+    there->has_sent(bytes);
+}
+template <class Sent, class Impl>
+Sent told(Sent sent, Impl& impl, detail::FarSide* far_side, Bytes bytes) noexcept {
+  if (sent) tell(impl, far_side, bytes);
   return sent;
 }
 
 }  // namespace
+
+void FarSides::let_move(Producer& producer, std::shared_ptr<HandingState> state) {
+  producer.impl_->let_move(std::move(state));
+}
 
 Producer::Producer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Producer::Producer(Producer&&) noexcept = default;
@@ -530,13 +540,12 @@ Result<Producer> Producer::connect(std::string_view name, const ProducerOptions&
 
 Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
   if (impl_ != nullptr && impl_->try_send_small(payload, options)) [[likely]] {
-    if (far_side_) [[unlikely]]
-      far_side_->has_sent(payload.size());
+    tell(*impl_, far_side_.get(), payload.size());
     return Result<void>();
   }
   const auto slow_send = [&]() __attribute__((noinline, cold)) {
     return guarded_on(impl_, far_side_, "Producer", [&] {
-      return told(impl_->send(payload, options), far_side_.get(), payload.size());
+      return told(impl_->send(payload, options), *impl_, far_side_.get(), payload.size());
     });
   };
   return slow_send();
@@ -544,12 +553,12 @@ Result<void> Producer::send(ConstByteSpan payload, const SendOptions& options) {
 Result<std::size_t> Producer::send_batch(std::span<const ConstByteSpan> payloads,
                                          const SendOptions& options) {
   return guarded_on(impl_, far_side_, "Producer", [&] {
-    return told(impl_->send_batch(payloads, options), far_side_.get(), kUnsure);
+    return told(impl_->send_batch(payloads, options), *impl_, far_side_.get(), kUnsure);
   });
 }
 Result<void> Producer::send(Draft draft, const SendOptions& options) {
   return guarded_on(impl_, far_side_, "Producer", [&] {
-    return told(impl_->send(std::move(draft), options), far_side_.get(), kUnsure);
+    return told(impl_->send(std::move(draft), options), *impl_, far_side_.get(), kUnsure);
   });
 }
 Result<void> Producer::send(Block block, const SendOptions& options) {
@@ -557,18 +566,15 @@ Result<void> Producer::send(Block block, const SendOptions& options) {
 }
 Result<Ticket> Producer::send_async(ConstByteSpan payload, const SendOptions& options) {
   if (impl_ != nullptr) [[likely]]
-    if (const auto sent = impl_->try_send_small_async(payload, options)) {
-      if (far_side_) [[unlikely]]
-        far_side_->has_sent(payload.size());
-      return *sent;
-    }
+    if (const auto sent = impl_->try_send_small_async(payload, options))
+      return told(Result<Ticket>(*sent), *impl_, far_side_.get(), payload.size());
   return guarded_on(impl_, "Producer", [&] {
-    return told(impl_->send_async({payload, {}, options}), far_side_.get(), kUnsure);
+    return told(impl_->send_async({payload, {}, options}), *impl_, far_side_.get(), kUnsure);
   });
 }
 Result<Ticket> Producer::send_async(Draft draft, const SendOptions& options) {
   return guarded_on(impl_, "Producer", [&] {
-    return told(impl_->send_async({{}, std::move(draft.parts()), options}), far_side_.get(),
+    return told(impl_->send_async({{}, std::move(draft.parts()), options}), *impl_, far_side_.get(),
                 kUnsure);
   });
 }
@@ -589,12 +595,13 @@ Result<Loan> Producer::loan(Bytes size, Deadline deadline) {
 }
 Result<void> Producer::publish(Loan loan, const SendOptions& options) {
   return guarded_on(impl_, far_side_, "Producer", [&] {
-    return told(impl_->publish(std::move(loan), options), far_side_.get(), kUnsure);
+    return told(impl_->publish(std::move(loan), options), *impl_, far_side_.get(), kUnsure);
   });
 }
 Result<EarlyMessage> Producer::send_early(Draft draft, const SendOptions& options) {
   return guarded_on(impl_, far_side_, "Producer", [&] {
-    return told(impl_->send_early(std::move(draft.parts()), options), far_side_.get(), kUnsure);
+    return told(impl_->send_early(std::move(draft.parts()), options), *impl_, far_side_.get(),
+                kUnsure);
   });
 }
 Pool Producer::pool() const {
@@ -611,6 +618,8 @@ Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
 Result<void> Producer::close(Deadline deadline) {
   return guarded_on(impl_, far_side_, "Producer", [&]() -> Result<void> {
     GANTRY_TRY(impl_->close(deadline));
+    if (HandedCallers* const there = impl_->connector().handed())
+      GANTRY_TRY(there->finish(deadline, impl_->interrupt()));
     return far_side_ ? far_side_->finish(deadline) : Result<void>();
   });
 }

@@ -40,6 +40,11 @@ class Connection {
     return is_pair() ? send_fd_.get() : receive_fd_.get();
   }
 
+  /// Gives up its socket; not of a control connection.
+  [[nodiscard]] Fd take() noexcept {
+    watch_.end();
+    return std::move(receive_fd_);
+  }
   void hang_up() const noexcept;  ///< Both sides see that the session is over.
   /// The other side sees that nothing more comes; its packets and its end are still heard.
   void stop_sending() const noexcept;

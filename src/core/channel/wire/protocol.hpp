@@ -36,7 +36,8 @@ enum class PacketKind : std::uint32_t {
 };
 /// `work`: as `deliver`, at a queue of work, whose members are not an inbox's producers. `call`: at
 /// a server, whose clients say `deliver` like an inbox's producers; sent only in a refusal.
-enum class Purpose : std::uint32_t { join = 1, inspect, deliver, work, call };
+/// `hand`: a bridge's, which hands a caller's connection over; the rest is the component net's.
+enum class Purpose : std::uint32_t { join = 1, inspect, deliver, work, call, hand };
 [[nodiscard]] constexpr Purpose said_for(Purpose served) noexcept {
   return served == Purpose::call ? Purpose::deliver : served;
 }

@@ -5,7 +5,6 @@
 #include <sys/socket.h>
 
 #include <atomic>
-#include <condition_variable>
 #include <gantry/bridge.hpp>
 #include <gantry/runtime.hpp>
 #include <list>
@@ -18,11 +17,10 @@
 #include "core/base/result.hpp"
 #include "core/base/text_lines.hpp"
 #include "net/remote/admission.hpp"
+#include "net/remote/bridge/hand_over.hpp"
+#include "net/remote/bridge/sessions.hpp"
 #include "net/remote/listing.hpp"
 #include "net/remote/remote_step.hpp"
-#include "net/remote/session/calls.hpp"
-#include "net/remote/session/receiving_side.hpp"
-#include "net/remote/session/sending_side.hpp"
 #include "net/remote/tls.hpp"
 
 namespace gantry {
@@ -30,13 +28,6 @@ namespace {
 
 constexpr std::chrono::milliseconds kBetweenReaps{500};
 constexpr std::chrono::seconds kSilence{1};
-
-// An end here is opened by waiting that long again and again, so that the link is served meanwhile.
-constexpr std::chrono::milliseconds kOpeningSlice{50};
-// A channel may be full because of a consumer that is leaving, or of a call that was given up.
-constexpr std::chrono::milliseconds kPlaceTime{500};
-// What a caller takes to call again once it has noticed that its link broke.
-constexpr std::chrono::milliseconds kCallingAgain{1000};
 
 Error bridge_ended() {
   return {Code::peer_gone, "the bridge there was ended by its user",
@@ -47,10 +38,9 @@ Error bridge_ended() {
 
 /// Listens, admits and serves. A thread a connection, which admits it first. Of a stranger nothing
 /// is kept but a socket and a thread, for a few seconds; of too many strangers the oldest goes.
-///   I1  A session is in sessions_ while its thread works for it or waits for its next link.
-///   I2  strangers_ counts the connections that are not admitted yet; at most kMostStrangers.
-///   I3  What a connection was told of a session's progress holds until the session runs over that
-///       connection, or another one has come for it.
+/// A caller's connection then goes to the process whose channel it is, if that takes it (HandOver);
+/// otherwise the session is served here.
+///   I1  strangers_ counts the connections that are not admitted yet; at most kMostStrangers.
 class GANTRY_LOCAL Bridge::Impl {
  public:
   static constexpr std::size_t kMostStrangers = 32;
@@ -62,34 +52,14 @@ class GANTRY_LOCAL Bridge::Impl {
   [[nodiscard]] Result<void> serve();
 
  private:
-  static constexpr std::size_t kMostFinished = 1024;
   struct Connection {
     Fd socket;
     std::thread thread;
     std::atomic<bool> is_over = false;
     bool is_stranger = true;  // under the lock
   };
-  /// A session that a later connection may go on with.
-  struct Session {
-    SessionId id{};
-    Fd socket;                             // a copy of the present link's
-    std::string peer;                      // of the next link
-    std::string caller;                    // as the lines of on_event call it
-    std::optional<Fd> next;                // a socket that came for it
-    RemotePath path = RemotePath::stream;  // of the next link
-    std::uint64_t next_received = 0;
-    std::uint64_t claim = 0;     // of the latest connection that came for it
-    std::uint64_t received = 0;  // what the receiving side here has
-    bool waits = false;          // its link is broken
-    /// What it waits beyond the bridge's patience for its caller to notice.
-    std::chrono::milliseconds longer{0};
-    std::condition_variable changed;
-  };
-
-  class Successor;
-
-  explicit Impl(const BridgeOptions& options, std::shared_ptr<Engine> engine,
-                BridgeListener listener, Fd stop);
+  explicit Impl(const BridgeOptions& options, std::unique_ptr<Sessions> sessions,
+                BridgeListener listener);
   void take_connection(Fd socket);
   void drop_oldest_stranger();
   void reap();
@@ -99,47 +69,28 @@ class GANTRY_LOCAL Bridge::Impl {
   /// The connection's socket, under whatever it is encrypted with. Errors: those of
   /// TlsSession::as_bridge().
   [[nodiscard]] Result<void> encrypt(Connection& connection, Deadline deadline);
-  [[nodiscard]] Result<void> serve_session(Fd socket, const std::string& peer,
-                                           const std::string& caller, Admission& admission,
-                                           const RemoteRequest& request);
+  [[nodiscard]] Result<void> begin(Fd socket, const std::string& peer, const std::string& caller,
+                                   Admission& admission, const RemoteRequest& request);
   [[nodiscard]] Result<void> go_on(Fd socket, const std::string& peer, Admission& admission,
                                    const RemoteRequest& request);
-  [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_side(Link& link,
-                                                              const RemoteRequest& request);
-  [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_end(const RemoteRequest& request,
-                                                             Deadline deadline);
-  [[nodiscard]] RemoteEnd carry(Session& session, RemoteSide& side, std::unique_ptr<Link> link,
-                                std::uint64_t received);
-  [[nodiscard]] bool keeps_places();
-  /// The last word of a session may be lost with its link; its caller then asks.
-  void note_finished(const SessionId& id) {
-    finished_.push_back(id);
-    if (finished_.size() > kMostFinished) finished_.pop_front();
-  }
-  /// Null: `answer` says why not.
-  [[nodiscard]] std::shared_ptr<Session> claim_waiting(const SessionId& id, RemoteAnswer& answer,
-                                                       std::uint64_t& claim);
-  /// Waits for a socket that goes on with the session; nothing comes once its patience is spent.
-  [[nodiscard]] std::optional<Fd> await_next(Session& session, std::uint64_t received_here,
-                                             std::uint64_t& received_there);
-  [[nodiscard]] Result<std::unique_ptr<Link>> make_link(Session& session, Fd socket);
+  [[nodiscard]] HandOffer offer_of(const RemoteRequest& request, const std::string& peer) const;
+  /// Why a caller is served here; empty: its channel's process may take it.
+  [[nodiscard]] std::string_view why_here(const RemoteRequest& request, RemotePath path) const;
+  /// Errors: the connection has ended.
+  [[nodiscard]] Result<void> hand_over(const HandOver& to, Fd socket, Admission& admission,
+                                       RemoteAnswer answer) const;
   void say(const std::string& line) const {
     if (options_.on_event) options_.on_event(line);
   }
 
   const BridgeOptions options_;
-  const std::shared_ptr<Engine> engine_;
   const std::shared_ptr<DetachedThreads> carriers_ = std::make_shared<DetachedThreads>();
-  std::shared_ptr<Acceptor> acceptor_;
+  const std::unique_ptr<Sessions> sessions_;
   BridgeListener listener_;
-  Fd stop_;  // an event: readable from the end on
 
   std::mutex mutex_;  // guards what follows
   std::list<Connection> connections_;
-  std::list<std::shared_ptr<Session>> sessions_;
-  std::deque<SessionId> finished_;  // the latest that came to their regular end
   std::size_t strangers_ = 0;
-  int successors_ = 0;  // callers that wait for a place
 };
 
 Result<std::unique_ptr<Bridge::Impl>> Bridge::Impl::make(const BridgeOptions& options,
@@ -154,25 +105,25 @@ Result<std::unique_ptr<Bridge::Impl>> Bridge::Impl::make(const BridgeOptions& op
   GANTRY_ASSIGN(checked.directory, channel_directory(options.directory));
   GANTRY_ASSIGN(const HostPort where, parse_host(options.listen));
   GANTRY_ASSIGN(BridgeListener listener, BridgeListener::open(where, options.interrupt_descriptor));
-  GANTRY_ASSIGN(Fd stop, make_event());
-  std::unique_ptr<Impl> impl(
-      new Impl(checked, std::move(engine), std::move(listener), std::move(stop)));
-  GANTRY_ASSIGN(impl->acceptor_, make_acceptor());
-  return impl;
+  Sessions::Setup setup;
+  setup.directory = checked.directory;
+  GANTRY_ASSIGN(setup.acceptor, make_acceptor());
+  setup.engine = std::move(engine);
+  setup.most = checked.sessions;
+  setup.on_event = checked.on_event;
+  setup.when_stopped = bridge_ended();
+  GANTRY_ASSIGN(auto sessions, Sessions::make(std::move(setup)));
+  return std::unique_ptr<Impl>(new Impl(checked, std::move(sessions), std::move(listener)));
 }
 
-Bridge::Impl::Impl(const BridgeOptions& options, std::shared_ptr<Engine> engine,
-                   BridgeListener listener, Fd stop)
-    : options_(options),
-      engine_(std::move(engine)),
-      listener_(std::move(listener)),
-      stop_(std::move(stop)) {}
+Bridge::Impl::Impl(const BridgeOptions& options, std::unique_ptr<Sessions> sessions,
+                   BridgeListener listener)
+    : options_(options), sessions_(std::move(sessions)), listener_(std::move(listener)) {}
 
 Bridge::Impl::~Impl() {
-  ring(stop_.get());
+  sessions_->stop();
   {
     const std::lock_guard lock(mutex_);
-    for (const auto& session : sessions_) session->changed.notify_all();
     for (Connection& connection : connections_)
       if (connection.is_stranger) ::shutdown(connection.socket.get(), SHUT_RDWR);
   }
@@ -211,7 +162,7 @@ void Bridge::Impl::take_connection(Fd socket) {
     if (strangers_ >= kMostStrangers) drop_oldest_stranger();
     Connection& connection = connections_.emplace_back();
     connection.socket = std::move(socket);
-    ++strangers_;  // I2
+    ++strangers_;  // I1
     auto thread = start_thread("a thread for a connection",
                                [this, &connection] { serve_connection(connection); });
     if (thread) {
@@ -295,9 +246,8 @@ Result<void> Bridge::Impl::admit_and_serve(Connection& connection) {
     return {};
   }
   say(caller);
-  auto served = serve_session(std::move(socket), peer, caller, admission, *request);
+  auto served = begin(std::move(socket), peer, caller, admission, *request);
   if (!served) return of_caller(std::move(served).error());
-  say(caller + ": has left");
   return {};
 }
 
@@ -326,242 +276,110 @@ Result<void> Bridge::Impl::show(int socket, Admission& admission) const {
 
 // ---- sessions ------------------------------------------------------------------------------
 
-Result<void> Bridge::Impl::serve_session(Fd socket, const std::string& peer,
-                                         const std::string& caller, Admission& admission,
-                                         const RemoteRequest& request) {
+std::string_view Bridge::Impl::why_here(const RemoteRequest& request, RemotePath path) const {
+  if (listener_.is_encrypted()) return "it encrypts";
+  if (path != RemotePath::stream) return "payload does not take the path stream";
+  if (request.role == RemoteRole::publish) return "it has the name of a producer of another host";
+  return {};
+}
+
+HandOffer Bridge::Impl::offer_of(const RemoteRequest& request, const std::string& peer) const {
+  HandOffer offer;
+  offer.request = request;
+  const Nonce random = make_nonce();
+  std::copy_n(random.begin(), offer.session.size(), offer.session.begin());
+  offer.peer = peer;
+  offer.patience = options_.patience;
+  offer.stall_limit = options_.stall_limit;
+  return offer;
+}
+
+Result<void> Bridge::Impl::hand_over(const HandOver& to, Fd socket, Admission& admission,
+                                     RemoteAnswer answer) const {
+  answer.served = "served by the channel's process";
+  auto told = admission.answer(answer, Deadline::after(kAdmissionTime));
+  if (told && answer.refusal) return tl::unexpected(*answer.refusal);
+  if (!told) {
+    static_cast<void>(to.give({}));
+    return told;
+  }
+  GANTRY_REMOTE_STEP(session_welcomed);
+  return to.give(std::move(socket));
+}
+
+Result<void> Bridge::Impl::begin(Fd socket, const std::string& peer, const std::string& caller,
+                                 Admission& admission, const RemoteRequest& request) {
   const Deadline soon = Deadline::after(kAdmissionTime);
-  auto session = std::make_shared<Session>();
-  session->peer = peer;
-  session->caller = caller;
-  if (request.stall_limit.count() > 0)  // a cut that only this end notices
-    session->longer = std::max(request.stall_limit + kCallingAgain - options_.patience,
-                               std::chrono::milliseconds(0));
-  {
-    const std::lock_guard lock(mutex_);
-    if (sessions_.size() >= options_.sessions) {
-      RemoteAnswer refused;
-      refused.refusal = Error{Code::busy, fmt::format("it has {} sessions", sessions_.size()),
-                              "start it with more: --sessions"};
-      GANTRY_TRY(admission.answer(refused, soon));
-      refused.refusal->message = "refused: " + refused.refusal->message;
-      return tl::unexpected(*std::move(refused.refusal));
+  RemoteAnswer welcome;
+  answer_path(request.paths, {socket.get(), listener_.is_encrypted()}, welcome);
+  HandOffer offer = offer_of(request, peer);
+  welcome.session = offer.session;
+  std::string why(why_here(request, welcome.path));
+  if (why.empty() && !welcome.refusal) {
+    const auto to = HandOver::offer(options_.directory, offer);
+    if (to && !to->answer().refusal) {
+      GANTRY_TRY(hand_over(*to, std::move(socket), admission, welcome));
+      say(fmt::format("{}: handed over to process {}", caller, to->process()));
+      return {};
     }
-    const Nonce random = make_nonce();
-    std::copy_n(random.begin(), session->id.size(), session->id.begin());
-    sessions_.push_back(session);  // I1
-    GANTRY_REMOTE_STEP(session_stored);
+    why = to ? to->answer().refusal->message : to.error().message;
   }
-  const auto served = guarded([&]() -> Result<void> {
-    RemoteAnswer welcome;
-    welcome.session = session->id;
-    answer_path(request.paths, {socket.get(), listener_.is_encrypted()}, welcome);
-    GANTRY_TRY(admission.answer(welcome, soon));
-    if (welcome.refusal) return tl::unexpected(*welcome.refusal);
-    session->path = welcome.path;
-    GANTRY_REMOTE_STEP(session_welcomed);
-    GANTRY_ASSIGN(auto link, make_link(*session, std::move(socket)));
-    GANTRY_ASSIGN(auto side, open_side(*link, request));
-    if (side == nullptr) return {};
-    side->say_when_stopped(bridge_ended());
-    GANTRY_REMOTE_STEP(end_opened);
-    GANTRY_TRY(link->send_control(say_number(RemoteKind::joined, 0), soon));
-    GANTRY_REMOTE_STEP(session_joined);
-    RemoteEnd end = carry(*session, *side, std::move(link), 0);
-    if (end.why.code == Code::closed) return {};
-    return tl::unexpected(std::move(end.why));
-  });
-  const std::lock_guard lock(mutex_);
-  std::erase(sessions_, session);
-  GANTRY_REMOTE_STEP(session_erased);
-  if (served) note_finished(session->id);
-  return served;
+  welcome.served = "served by the bridge: " + why;
+  auto session = sessions_->add(offer.session, request, options_.patience, options_.stall_limit);
+  if (!session) welcome.refusal = session.error();
+  if (welcome.refusal) {
+    auto refused = admission.answer(welcome, soon);
+    if (session) sessions_->forget(*session);
+    GANTRY_TRY(std::move(refused));
+    if (!session) welcome.refusal->message = "refused: " + welcome.refusal->message;
+    return tl::unexpected(*std::move(welcome.refusal));
+  }
+  (*session)->peer = peer;
+  (*session)->caller = caller;
+  (*session)->path = welcome.path;
+  (*session)->may_move = !listener_.is_encrypted() && welcome.path == RemotePath::stream;
+  if (auto told = admission.answer(welcome, soon); !told) {
+    sessions_->forget(*session);
+    return told;
+  }
+  GANTRY_REMOTE_STEP(session_welcomed);
+  // A name that nobody had when its caller came: its process takes it now.
+  Sessions::MayCallAgain may_call_again;
+  if (why_here(request, welcome.path).empty())
+    may_call_again = [&] {
+      offer.kind = HandOffer::Kind::question;
+      return HandOver::offer(options_.directory, offer).has_value();
+    };
+  GANTRY_TRY(sessions_->serve(*session, std::move(socket), request, may_call_again));
+  say(caller + ": has left");
+  return {};
 }
 
-// The place of a caller whose connection broke comes free when its patience is spent.
-bool Bridge::Impl::keeps_places() {
-  const std::lock_guard lock(mutex_);
-  return std::ranges::any_of(sessions_, [](const auto& session) { return session->waits; });
-}
-
-/// Counts who waits for a place that a broken session may have.
-class Bridge::Impl::Successor {
- public:
-  explicit Successor(Impl& bridge) : bridge_(bridge) {}
-  Successor(const Successor&) = delete;
-  Successor& operator=(const Successor&) = delete;
-  ~Successor() { count(-1); }
-
-  void waits() {
-    if (!waits_) count(1);
-  }
-
- private:
-  void count(int more) {
-    if (more < 0 && !waits_) return;
-    const std::lock_guard lock(bridge_.mutex_);
-    waits_ = more > 0;
-    bridge_.successors_ += more;
-    for (const auto& session : bridge_.sessions_) session->changed.notify_all();
-  }
-
-  Impl& bridge_;
-  bool waits_ = false;
-};
-
-// Waits until there is a channel to join. Null: the caller has left, or was told why not.
-Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_side(Link& link,
-                                                            const RemoteRequest& request) {
-  const Deadline place = Deadline::after(kPlaceTime);
-  Successor successor(*this);
-  for (;;) {
-    auto side = open_end(request, Deadline::after(kOpeningSlice));
-    if (side) return side;
-    const Code code = side.error().code;
-    const bool is_full = (request.role == RemoteRole::consume && code == Code::already_exists) ||
-                         (request.role == RemoteRole::call && code == Code::busy);
-    if (is_full && (!place.passed() || keeps_places())) {
-      successor.waits();
-      sleep_on({link.descriptor(), stop_.get()}, kOpeningSlice);
-    } else if (code != Code::timed_out) {
-      static_cast<void>(link.send_control(say_error(RemoteKind::stopped, side.error()),
-                                          Deadline::after(kAdmissionTime)));
-      link.close();
-      return nullptr;
-    }
-    link.poll();
-    if (!link.state()) return nullptr;
-    if (is_readable(stop_.get())) {
-      end_session(link, RemoteKind::stopped, bridge_ended());
-      return nullptr;
-    }
-  }
-}
-
-Result<std::unique_ptr<RemoteSide>> Bridge::Impl::open_end(const RemoteRequest& request,
-                                                           Deadline deadline) {
-  EndOptions shared;
-  shared.directory = options_.directory;
-  shared.acceptor = acceptor_;
-  shared.acts_for = request.who;
-  if (request.role == RemoteRole::consume) {
-    ConsumerOptions options{shared};
-    options.when_slow = request.when_slow;
-    options.depth = request.depth;
-    GANTRY_ASSIGN(Consumer consumer, Consumer::open(request.channel, options, deadline));
-    return std::make_unique<SendingSide>(std::move(consumer));
-  }
-  if (request.role == RemoteRole::call) {
-    ClientOptions options{shared, {}};
-    options.slots = std::max(request.slots, 1u);
-    GANTRY_ASSIGN(Pool pool, Pool::create());
-    options.memory = pool;
-    GANTRY_ASSIGN(Client client, Client::connect(request.channel, options, engine_, deadline));
-    return std::make_unique<CallsSide>(
-        std::make_shared<CallsMade>(std::move(client), std::move(pool)));
-  }
-  ProducerOptions options{shared, {}};
-  options.slots = std::max(request.slots, 1u);
-  options.consumers = std::max(request.consumers, 1u);
-  auto producer = request.role == RemoteRole::deliver
-                      ? Producer::connect(request.channel, options, engine_, deadline)
-                      : Producer::open(request.channel, options, engine_);
-  if (!producer) return tl::unexpected(std::move(producer).error());
-  return std::make_unique<ReceivingSide>(*std::move(producer));
-}
-
-RemoteEnd Bridge::Impl::carry(Session& session, RemoteSide& side, std::unique_ptr<Link> link,
-                              std::uint64_t received) {
-  for (;;) {
-    RemoteEnd end = SharedTurns(stop_.get()).run(side, std::move(link), received);
-    if (end.kind != RemoteEnd::Kind::broken) return end;
-    say(fmt::format("{}: a connection broke: {}", session.caller, end.why.message));
-    GANTRY_REMOTE_STEP(session_broken);
-    const auto broke = std::chrono::steady_clock::now();
-    do {
-      auto socket = await_next(session, side.received(), received);
-      if (!socket) return end;
-      auto next = make_link(session, *std::move(socket));
-      link = next ? *std::move(next) : nullptr;  // null: that one broke, too
-      GANTRY_REMOTE_STEP(session_went_on);
-    } while (link == nullptr);
-    const std::chrono::duration<double> away = std::chrono::steady_clock::now() - broke;
-    say(fmt::format("{}: is back again, after {:.1f} s", session.caller, away.count()));
-  }
-}
-
-std::optional<Fd> Bridge::Impl::await_next(Session& session, std::uint64_t received_here,
-                                           std::uint64_t& received_there) {
-  std::unique_lock lock(mutex_);
-  session.received = received_here;
-  session.waits = true;
-  const auto is_over = [&] { return session.next.has_value() || is_readable(stop_.get()); };
-  // Beyond the patience for a caller that may not have noticed yet, unless its place is wanted.
-  if (!session.changed.wait_for(lock, options_.patience, is_over))
-    session.changed.wait_for(lock, session.longer, [&] { return is_over() || successors_ > 0; });
-  session.waits = false;
-  received_there = session.next_received;
-  return std::exchange(session.next, std::nullopt);
-}
-
-// The caller may know of a broken link before this end does; then the old one is given up, and the
-// caller asks again.
+// A session that was handed over goes on where it is, also when this bridge did not hand it over.
 Result<void> Bridge::Impl::go_on(Fd socket, const std::string& peer, Admission& admission,
                                  const RemoteRequest& request) {
   RemoteAnswer answer;
   answer.session = request.session;
+  if (!sessions_->knows(request.session) && why_here(request, RemotePath::stream).empty()) {
+    const auto to = HandOver::offer(options_.directory, offer_of(request, peer));
+    if (to) return hand_over(*to, std::move(socket), admission, to->answer());
+  }
+  if (const auto taken = sessions_->find_taken(request.session)) {
+    const std::lock_guard lock(taken->taker_mutex);
+    Fd line(::fcntl(taken->taker.get(), F_DUPFD_CLOEXEC, 0));
+    if (!line) return fail_errno("dup");
+    const auto to = HandOver::offer_over(std::move(line), offer_of(request, peer));
+    if (to) return hand_over(*to, std::move(socket), admission, to->answer());
+    answer.refusal = Error{Code::busy, to.error().message, {}};
+    return admission.answer(answer, Deadline::after(kAdmissionTime));
+  }
   std::uint64_t claim = 0;
-  const std::shared_ptr<Session> session = claim_waiting(request.session, answer, claim);
+  const auto session = sessions_->claim(request.session, answer, claim);
   if (session) answer_path(request.paths, {socket.get(), listener_.is_encrypted()}, answer);
   GANTRY_TRY(admission.answer(answer, Deadline::after(kAdmissionTime)));
   if (answer.refusal) return {};
-  GANTRY_REMOTE_STEP(session_claimed);
-  const std::lock_guard lock(mutex_);
-  if (session->claim != claim) return {};  // a later connection came for it meanwhile
-  session->next = std::move(socket);
-  session->peer = peer;
-  session->path = answer.path;
-  session->next_received = request.received;
-  session->changed.notify_all();
-  GANTRY_REMOTE_STEP(link_handed_over);
+  sessions_->go_on(*session, claim, std::move(socket), peer, answer.path, request.received);
   return {};
-}
-
-std::shared_ptr<Bridge::Impl::Session> Bridge::Impl::claim_waiting(const SessionId& id,
-                                                                   RemoteAnswer& answer,
-                                                                   std::uint64_t& claim) {
-  const std::lock_guard lock(mutex_);
-  const auto found =
-      std::ranges::find_if(sessions_, [&](const auto& session) { return session->id == id; });
-  if (std::ranges::find(finished_, id) != finished_.end()) {
-    answer.refusal = Error{Code::closed, "all of it has been received", {}};
-  } else if (found == sessions_.end()) {
-    answer.refusal =
-        Error{Code::permission_denied, "it knows of no such session (any more)",
-              "the bridge was started anew, or the connection was broken for too long"};
-  } else if (!(*found)->waits) {
-    ::shutdown((*found)->socket.get(), SHUT_RDWR);
-    answer.refusal = Error{Code::busy, "it had not noticed that the connection broke", {}};
-  } else {
-    (*found)->next.reset();  // I3
-    claim = ++(*found)->claim;
-    answer.received = (*found)->received;
-    return *found;
-  }
-  return nullptr;
-}
-
-Result<std::unique_ptr<Link>> Bridge::Impl::make_link(Session& session, Fd socket) {
-  Fd copy(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
-  if (!copy) return fail_errno("dup");
-  RemotePath path{};
-  std::string peer;
-  {
-    const std::lock_guard lock(mutex_);
-    peer = session.peer;
-    session.socket = std::move(copy);
-    path = session.path;
-  }
-  return link_over(path, std::move(socket), engine_, {peer, options_.stall_limit});
 }
 
 // ---- the public face -----------------------------------------------------------------------

@@ -1,5 +1,6 @@
 // How calls between hosts end: each in the way in which it ends on one host.
 #include "net/remote/bridge/test_calls.hpp"
+#include "net/remote/tls.hpp"
 
 namespace gantry {
 namespace {
@@ -190,10 +191,12 @@ TEST_F(RemoteCallsEnd, TheNextServerOfTheNameIsReachedAgain) {
   expect_answer(pending, pattern(80'000, 3));
 }
 
+// Of a session that it serves itself; one that it handed over goes on: handed_test.cpp.
 TEST_F(RemoteCallsEnd, TheBridgesEndIsToldToBothEnds) {
+  if (auto able = check_tls(); !able) GTEST_SKIP() << to_string(able.error());
   patience_ = std::chrono::milliseconds(100);
   stop_bridge();
-  start_bridge("127.0.0.1:0");
+  start_bridge("tls:127.0.0.1:0");
   Server server = serve();
   Client client = connect();
   auto pending = ask(client, pattern(70'000, 1));

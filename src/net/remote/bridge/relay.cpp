@@ -72,8 +72,8 @@ std::string awaited_text(const Relay::Setup& setup) {
                      setup.name.text(), awaited(setup.request.role).role, setup.name.where.text());
 }
 
-// The bridge says when its end is open, or why it is not.
-Result<void> await_joined(Link& link, const Relay::Setup& setup, int interrupt, Deadline deadline) {
+// The bridge says when its end is open, or why it is not. False: it is to be called again.
+Result<bool> await_joined(Link& link, const Relay::Setup& setup, int interrupt, Deadline deadline) {
   const Deadline patience = setup.notice ? Deadline::after(kNoticeAfter) : Deadline::never();
   bool has_told = false;
   std::array<std::byte, kMaxControlBytes> buffer{};
@@ -82,7 +82,8 @@ Result<void> await_joined(Link& link, const Relay::Setup& setup, int interrupt, 
     if (record) {
       WordReader in(*record);
       const auto kind = static_cast<RemoteKind>(in.number(1));
-      if (kind == RemoteKind::joined) return {};
+      if (kind == RemoteKind::joined || kind == RemoteKind::again)
+        return kind == RemoteKind::joined;
       if (kind != RemoteKind::stopped)
         return fail(Code::peer_misbehaved,
                     fmt::format("the bridge says what no bridge says (record kind {})",
@@ -133,9 +134,11 @@ Result<BridgeCall> call(const Relay::Setup& setup, const std::shared_ptr<Detache
   GANTRY_ASSIGN(made.link, link_over(path, std::move(socket), setup.engine,
                                      {name.where.text(), options.stall_limit}));
   GANTRY_TRY(await_path(path, *made.link, interrupt, within(kAdmissionTime)));
-  if (request.session == SessionId{})
-    GANTRY_TRY(await_joined(*made.link, setup, interrupt, deadline));
-  return made;
+  if (request.session != SessionId{}) return made;
+  GANTRY_ASSIGN(const bool is_joined, await_joined(*made.link, setup, interrupt, deadline));
+  if (is_joined) return made;
+  sleep_on({interrupt}, kBetweenCalls);
+  return call(setup, carriers, std::move(request), interrupt, deadline);
 }
 
 /// Relays that were dropped while what they had sent was on its way, or what they say last under
@@ -228,6 +231,7 @@ bool Relay::has_to_finish() const noexcept {
 Relay::Relay(Setup setup, Fd stop, Fd ended, Fd turns)
     : setup_(std::move(setup)),
       text_(setup_.name.text()),
+      home_(setup_.await_call ? setup_.parent : std::string()),
       stop_(std::move(stop)),
       ended_(std::move(ended)),
       turns_(stop_.get(), std::move(turns), setup_.spin) {}
@@ -240,16 +244,18 @@ Result<void> Relay::connect(Deadline deadline) {
 
 Result<BridgeCall> Relay::make_call(RemoteRequest request, int interrupt, Deadline deadline) {
   request.channel = setup_.name.channel;
-  auto made = call(setup_, carriers_, std::move(request), interrupt, deadline);
+  auto made = setup_.await_call ? setup_.await_call(request, interrupt, deadline)
+                                : call(setup_, carriers_, std::move(request), interrupt, deadline);
   if (!made) return with_name(std::move(made).error(), setup_.name);
   const std::lock_guard lock(mutex_);
   taken_ = made->answer.path;
+  served_ = made->answer.served;
   return made;
 }
 
 std::string Relay::path() const {
   const std::lock_guard lock(mutex_);
-  return path_text(setup_.options.path, taken_, setup_.name.where.is_encrypted);
+  return path_text(setup_.options.path, taken_, setup_.name.where.is_encrypted, served_);
 }
 
 Result<void> Relay::start() {
@@ -272,6 +278,7 @@ void Relay::run(std::unique_ptr<RemoteSide> side, BridgeCall call) noexcept {
     over_ = with_name(std::move(why), setup_.name).value();
   }
   GANTRY_REMOTE_STEP(relay_ended);
+  if (setup_.ended) setup_.ended(*over_);
   ring(ended_.get());
   side.reset();  // only now: the user's end asks for the reason when it sees this one go
 }
@@ -281,10 +288,11 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
   again.session = call.answer.session;
   std::uint64_t received = 0;
   for (;;) {
+    const auto most = std::max(setup_.options.patience, call.patience);
     RemoteEnd end = turns_.run(side, std::move(call.link), received);
     if (end.kind != RemoteEnd::Kind::broken) return end;
     GANTRY_REMOTE_STEP(link_broken);
-    const Deadline patience = Deadline::after(setup_.options.patience);
+    const Deadline patience = Deadline::after(most);
     for (;;) {
       again.received = side.received();
       auto next = make_call(again, stop_.get(), patience);

@@ -52,6 +52,11 @@ class CutNetwork {
     cuts_far_half_ = true;
     ring(wake_.get());
   }
+  /// Ends the near half of all connections: only their callers hear of it.
+  void cut_near_half() {
+    cuts_near_half_ = true;
+    ring(wake_.get());
+  }
   /// Passes nothing on any more, and ends nothing: as if the far host had vanished.
   void freeze() {
     is_over_ = true;
@@ -94,7 +99,8 @@ class CutNetwork {
         pair = lives ? std::next(pair) : pairs_.erase(pair);
       }
       if (left_ == 0) cut();
-      if (cuts_far_half_.exchange(false)) cut_far();
+      if (cuts_far_half_.exchange(false)) cut_half(&Pair::far, &Pair::near);
+      if (cuts_near_half_.exchange(false)) cut_half(&Pair::near, &Pair::far);
     }
   }
 
@@ -145,10 +151,10 @@ class CutNetwork {
     ++cuts_;
   }
 
-  void cut_far() {
+  void cut_half(Fd Pair::* half, Fd Pair::* other) {
     for (Pair& pair : pairs_) {
-      ::shutdown(pair.far.get(), SHUT_RDWR);
-      silent_.push_back(std::move(pair.near));
+      ::shutdown((pair.*half).get(), SHUT_RDWR);
+      silent_.push_back(std::move(pair.*other));
     }
     pairs_.clear();
     ++cuts_;
@@ -158,12 +164,13 @@ class CutNetwork {
   const Fd listener_;
   const Fd wake_;
   std::list<Pair> pairs_;
-  std::vector<Fd> silent_;  // near halves without a far one
+  std::vector<Fd> silent_;  // halves without the other one
   std::atomic<bool> is_over_ = false;
   std::atomic<bool> refuses_ = false;
   std::atomic<std::int64_t> left_ = -1;
   std::atomic<std::int64_t> every_ = -1;
   std::atomic<bool> cuts_far_half_ = false;
+  std::atomic<bool> cuts_near_half_ = false;
   std::atomic<int> cuts_ = 0;
   std::atomic<std::uint64_t> passed_ = 0;
   std::atomic<bool> sees_ = false;

@@ -18,6 +18,7 @@ enum class RemoteKind : std::uint8_t {
   stopped,      // receiving side: it takes no more, and why
   joined,       // bridge: the end there is open
   place,        // receiving side: payload may be put there unasked
+  again,        // bridge: the caller is to call again, for the channel's process takes it
 };
 
 /// What travels with a message, in front of its payload or in place of it.

@@ -1,0 +1,134 @@
+#include "net/remote/bridge/hand_over.hpp"
+
+#include <sys/socket.h>
+
+#include "core/base/result.hpp"
+#include "core/channel/naming/rendezvous.hpp"
+#include "core/channel/wire/protocol.hpp"
+#include "net/remote/remote_step.hpp"
+
+namespace gantry {
+namespace {
+
+// A process that runs answers at once.
+constexpr std::chrono::milliseconds kAnswerTime{500};
+// The bridge welcomes its caller meanwhile.
+constexpr std::chrono::seconds kConnectionTime{2 * kAdmissionTime};
+constexpr std::size_t kLongestPeer = 96;
+constexpr std::uint64_t kLongestMs = 24 * 60 * 60 * 1000;
+
+Result<Packet> next_packet(int line, ByteSpan into, int stop, Deadline deadline) {
+  const unsigned readable = sleep_on({line, stop}, deadline.left());
+  if ((readable & 2u) != 0) return fail(Code::interrupted, "interrupted");
+  if (readable == 0) return fail(Code::timed_out, "no answer in time");
+  GANTRY_ASSIGN(Packet packet, receive_packet(line, into, Deadline::now()));
+  if (packet.size == 0) return fail(Code::peer_gone, "the other process hung up");
+  return packet;
+}
+
+bool is_connection(int socket) noexcept {
+  int type = 0;
+  int domain = 0;
+  socklen_t size = sizeof type;
+  sockaddr_storage peer{};
+  socklen_t peer_size = sizeof peer;
+  return ::getsockopt(socket, SOL_SOCKET, SO_TYPE, &type, &size) == 0 && type == SOCK_STREAM &&
+         ::getsockopt(socket, SOL_SOCKET, SO_DOMAIN, &domain, &size) == 0 &&
+         (domain == AF_INET || domain == AF_INET6 || domain == AF_UNIX) &&
+         ::getpeername(socket, reinterpret_cast<sockaddr*>(&peer), &peer_size) == 0;
+}
+
+}  // namespace
+
+std::vector<std::byte> HandOffer::encode() const {
+  const auto asked = request.encode();
+  WordWriter out;
+  out.bytes(session);
+  out.number(static_cast<std::uint64_t>(kind), 1);
+  out.number(static_cast<std::uint64_t>(patience.count()));
+  out.number(static_cast<std::uint64_t>(stall_limit.count()));
+  out.text(peer, kLongestPeer);
+  out.bytes(asked);
+  return out.take();
+}
+
+Result<HandOffer> HandOffer::decode(ConstByteSpan bytes) {
+  WordReader in(bytes);
+  HandOffer offer;
+  in.bytes(offer.session);
+  offer.kind = static_cast<Kind>(in.number(1, static_cast<std::uint64_t>(Kind::want)));
+  offer.patience = std::chrono::milliseconds(in.number(8, kLongestMs));
+  offer.stall_limit = std::chrono::milliseconds(in.number(8, kLongestMs));
+  offer.peer = in.text(kLongestPeer);
+  if (!in.is_fine()) return fail(Code::peer_misbehaved, "an offer that no bridge makes");
+  GANTRY_ASSIGN(offer.request, RemoteRequest::decode(in.rest()));
+  return offer;
+}
+
+Result<HandOver> HandOver::offer(const std::string& directory, const HandOffer& offer) {
+  GANTRY_ASSIGN(Fd line, find_producer(directory, offer.request.channel, -1, Deadline::now()));
+  GANTRY_TRY(send_hello(line.get(), Purpose::hand));
+  return offer_over(std::move(line), offer);
+}
+
+Result<HandOver> HandOver::offer_over(Fd line, const HandOffer& offer) {
+  GANTRY_ASSIGN(const PeerIdentity process, peer_of(line.get()));
+  std::array<std::byte, RemoteAnswer::kMostBytes> late{};  // an answer to an offer before
+  while (const auto packet = receive_packet(line.get(), late, Deadline::now()))
+    if (packet->size == 0) break;
+  GANTRY_TRY(send_packet(line.get(), offer.encode()));
+  GANTRY_REMOTE_STEP(hand_over_offered);
+  std::array<std::byte, RemoteAnswer::kMostBytes> buffer{};
+  auto heard = next_packet(line.get(), buffer, -1, Deadline::after(kAnswerTime));
+  if (!heard && heard.error().code == Code::timed_out)
+    return fail(Code::timed_out, fmt::format("process {} does not answer", process.pid));
+  const auto answer = heard ? RemoteAnswer::decode(std::span(buffer).first(heard->size))
+                            : tl::unexpected(heard.error());
+  if (!answer)  // it hung up, or says a WirePacket: a refusal
+    return fail(Code::unsupported,
+                fmt::format("process {} serves no callers of other hosts", process.pid));
+  return HandOver(std::move(line), *answer, process.pid);
+}
+
+Result<void> HandOver::give(Fd socket) const {
+  const std::byte said{1};
+  const int descriptor = socket.get();
+  const std::size_t count = descriptor >= 0 ? 1 : 0;
+  GANTRY_TRY(send_packet(line_.get(), {&said, 1}, {&descriptor, count}));
+  GANTRY_REMOTE_STEP(connection_given);
+  return {};
+}
+
+Result<HandOffer> hear_offer(int line, int stop, Deadline deadline) {
+  std::array<std::byte, HandOffer::kMostBytes> buffer{};
+  GANTRY_ASSIGN(const Packet packet, next_packet(line, buffer, stop, deadline));
+  return HandOffer::decode(std::span(buffer).first(packet.size));
+}
+
+Result<void> answer_offer(int line, const RemoteAnswer& answer) {
+  accept_rights(line, true);
+  return send_packet(line, answer.encode());
+}
+
+Result<Fd> take_connection(int line, int stop) {
+  std::byte said{};
+  GANTRY_ASSIGN(Packet packet,
+                next_packet(line, {&said, 1}, stop, Deadline::after(kConnectionTime)));
+  if (packet.fds.size() != 1 || !is_connection(packet.fds[0].get()))
+    return fail(Code::peer_misbehaved, "a bridge that hands over something else than a connection");
+  GANTRY_REMOTE_STEP(connection_taken);
+  return std::move(packet.fds[0]);
+}
+
+void say_finished(int line) noexcept {
+  const std::byte said{1};
+  static_cast<void>(send_packet(line, {&said, 1}));
+}
+
+bool has_said_finished(int line) noexcept {
+  std::byte said{};
+  const auto packet = receive_packet(line, {&said, 1}, Deadline::now());
+  return packet && packet->size == 1;
+}
+
+}  // namespace gantry

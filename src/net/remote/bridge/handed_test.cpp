@@ -1,0 +1,361 @@
+// Connections that a bridge hands to the process whose channel, inbox or service it is.
+#include <gmock/gmock.h>
+#include <sys/mman.h>
+
+#include "core/channel/test_child.hpp"
+#include "core/channel/wire/protocol.hpp"
+#include "net/remote/bridge/hand_over.hpp"
+#include "net/remote/bridge/test_calls.hpp"
+
+namespace gantry {
+namespace {
+
+using test::CutNetwork;
+using test::expect_stream;
+using test::pattern;
+using test::same;
+using test::size_of_some;
+using test::soon;
+using testing::HasSubstr;
+
+class Handed : public test::RemoteCalls {
+ protected:
+  void expect_message(Consumer& in, Bytes size, std::uint64_t seed) {
+    const auto message = in.receive(soon());
+    ASSERT_TRUE(message) << to_string(message.error());
+    EXPECT_TRUE(same(message->bytes(), pattern(size, seed))) << size;
+  }
+  [[nodiscard]] Producer publish(const std::string& host = {}) const {
+    return open_remote_producer(name("frames", host).text(), here(),
+                                std::make_shared<test::PlainEngine>())
+        .value();
+  }
+  [[nodiscard]] Result<Consumer> consume_there() const {
+    return Consumer::open("frames", test::consumer_options(there()), soon());
+  }
+  /// A line to the owner of "frames", as a bridge has one.
+  [[nodiscard]] Fd line_to_owner() const {
+    Fd line = connect_to(there_.path(), "frames.sock").value();
+    EXPECT_TRUE(send_hello(line.get(), Purpose::hand));
+    return line;
+  }
+  /// Calls the bridge as a consumer of "frames", and is welcomed.
+  [[nodiscard]] Fd welcomed_caller(RemoteAnswer& answer) const {
+    Fd caller = connect_tcp(parse_host(bridge_->address()).value(), -1, soon()).value();
+    RemoteRequest request;
+    request.channel = "frames";
+    answer = call_bridge(caller.get(), test::kToken, request, -1, soon()).value();
+    return caller;
+  }
+};
+
+TEST_F(Handed, AConsumersSessionOutlivesItsBridge) {
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames")).value();
+  EXPECT_THAT(in.explain().link, HasSubstr("served by the channel's process"));
+  stop_bridge();
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(out.send(pattern(7'000 * i, i), {.deadline = soon()}));
+    expect_message(in, 7'000 * i, i);
+  }
+}
+
+TEST_F(Handed, AnInboxsSessionOutlivesItsBridge) {
+  InboxOptions options;
+  options.channel = test::consumer_options(there());
+  auto inbox = Inbox::open("frames", options).value();
+  auto out = connect_remote_inbox(name("frames").text(), here(),
+                                  std::make_shared<test::PlainEngine>(), soon())
+                 .value();
+  EXPECT_THAT(out.explain(0).link, HasSubstr("served by the channel's process"));
+  stop_bridge();
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(out.send(pattern(7'000 * i, i), {.deadline = soon()}));
+    const auto got = inbox.receive(soon());
+    ASSERT_TRUE(got) << to_string(got.error());
+    EXPECT_TRUE(same(got->message.bytes(), pattern(7'000 * i, i)));
+  }
+}
+
+TEST_F(Handed, AServicesSessionOutlivesItsBridge) {
+  Server server = serve();
+  Client client = connect();
+  stop_bridge();
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    auto pending = ask(client, pattern(3'000 * i, i));
+    auto request = server.next(soon());
+    ASSERT_TRUE(request) << to_string(request.error());
+    answer(*request, request->message().bytes());
+    expect_answer(pending, pattern(3'000 * i, i));
+  }
+}
+
+TEST_F(Handed, AReaderTakesOverThePublishersConnection) {
+  Producer out = publish();
+  // Sent before there is a reader: it arrives there all the same.
+  ASSERT_TRUE(out.send(pattern(5'000, 1), {.deadline = soon()}));
+  auto in = consume_there();
+  ASSERT_TRUE(in) << to_string(in.error());
+  EXPECT_THAT(in->explain().link, HasSubstr("taken over by its reader's process"));
+  expect_message(*in, 5'000, 1);
+  EXPECT_EQ(consume_there().error().code, Code::already_exists);
+  stop_bridge();
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    ASSERT_TRUE(out.send(pattern(7'000 * i, i), {.deadline = soon()}));
+    expect_message(*in, 7'000 * i, i);
+  }
+}
+
+TEST_F(Handed, AReaderThatTookOverRejoinsTheNextPublisher) {
+  std::optional<Producer> out = publish();
+  auto in = consume_there().value();
+  ASSERT_TRUE(out->send(pattern(500, 1), {.deadline = soon()}));
+  expect_message(in, 500, 1);
+  std::jthread closing([&] { EXPECT_TRUE(out->close(soon())); });
+  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+  closing.join();
+  out.reset();
+  Producer next = [&] {
+    for (;;) {  // the name is free once the bridge has seen the end
+      auto made = open_remote_producer(name("frames").text(), here(),
+                                       std::make_shared<test::PlainEngine>());
+      if (made || made.error().code != Code::already_exists) return std::move(made).value();
+    }
+  }();
+  ASSERT_TRUE(in.rejoin(soon()));
+  ASSERT_TRUE(next.send(pattern(600, 2), {.deadline = soon()}));
+  expect_message(in, 600, 2);
+}
+
+TEST_F(Handed, APublisherGoesOnAtItsReaderWhereTheConnectionBroke) {
+  CutNetwork network(bridge_->address());
+  Producer out = publish(network.address());
+  auto in = consume_there().value();
+  const auto size = [](std::uint64_t i) { return Bytes{30'011} * (i % 5); };
+  ASSERT_NO_FATAL_FAILURE(expect_stream(out, in, 60, size, [&](std::uint64_t i) {
+    if (i % 6 == 0) network.cut_after(static_cast<std::int64_t>(1 + 131 * i % 700));
+  }));
+  EXPECT_GT(network.cuts(), 3);
+}
+
+// The reader's process hears of the newer connection although nothing ended the older one; or it
+// waits until its caller has noticed, too.
+TEST_F(Handed, ACutThatOneEndAloneNoticesLosesNothing) {
+  patience_ = std::chrono::milliseconds(100);
+  stop_bridge();
+  start_bridge("127.0.0.1:0");
+  stall_limit_ = std::chrono::milliseconds(900);  // of the caller
+  patience_ = std::chrono::milliseconds(20'000);
+  CutNetwork network(bridge_->address());
+  Producer out = publish(network.address());
+  auto in = consume_there().value();
+  ASSERT_TRUE(out.send(pattern(500, 1), {.deadline = soon()}));
+  expect_message(in, 500, 1);
+  for (std::uint64_t i = 2; i < 6; ++i) {  // each time over a connection that stands
+    i % 2 == 0 ? network.cut_near_half() : network.cut_far_half();
+    ASSERT_TRUE(out.send(pattern(40'000, i), {.deadline = soon()}));
+    expect_message(in, 40'000, i);
+  }
+  EXPECT_EQ(network.cuts(), 4);
+}
+
+TEST_F(Handed, ABridgeThatComesBackHandsTheNextConnectionToTheSameSession) {
+  auto out = test::make_producer("frames", there()).value();
+  const std::string address = bridge_->address();
+  CutNetwork network(address);
+  auto in = consume(name("frames", network.address())).value();
+  ASSERT_NO_FATAL_FAILURE(expect_stream(out, in, 40, size_of_some, [&](std::uint64_t i) {
+    if (i != 10) return;
+    stop_bridge();
+    network.cut_after(0);
+    start_bridge(address);
+  }));
+  EXPECT_EQ(network.cuts(), 1);
+}
+
+TEST_F(Handed, OnlyTheLastOfTwoCallersOfASessionGoesOnWithIt) {
+  auto out = test::make_producer("frames", there()).value();
+  RemoteAnswer first;
+  Fd caller = welcomed_caller(first);
+  caller.reset();  // its connection broke
+  RemoteRequest again;
+  again.channel = "frames";
+  again.session = first.session;
+  std::vector<Fd> callers;
+  while (callers.size() < 2) {
+    Fd one = connect_tcp(parse_host(bridge_->address()).value(), -1, soon()).value();
+    const auto answer = call_bridge(one.get(), test::kToken, again, -1, soon());
+    // It may not have noticed yet, or the first of both has the session by now.
+    if (answer) callers.push_back(std::move(one));
+  }
+  const auto has_ended = [](const Fd& socket) {
+    std::byte byte{};
+    return ::recv(socket.get(), &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0;
+  };
+  const Deadline limit = soon();
+  while (!has_ended(callers[0]) && !limit.passed()) std::this_thread::yield();
+  EXPECT_TRUE(has_ended(callers[0]));
+  EXPECT_FALSE(has_ended(callers[1]));
+}
+
+TEST_F(Handed, ACallerThatSpeaksNonsenseAfterItsAdmissionEndsItsSessionAlone) {
+  ProducerOptions options = there();
+  options.consumers = 2;
+  auto out = test::make_producer("frames", options).value();
+  auto in = consume(name("frames")).value();
+  RemoteAnswer answer;
+  const Fd caller = welcomed_caller(answer);
+  ASSERT_TRUE(send_exactly(caller.get(), pattern(4'000, 3), soon()));
+  std::byte byte{};
+  Result<void> heard;
+  while (heard) heard = receive_exactly(caller.get(), {&byte, 1}, -1, soon());
+  EXPECT_EQ(heard.error().code, Code::peer_gone) << to_string(heard.error());
+  ASSERT_TRUE(out.send(pattern(9'000, 1), {.deadline = soon()}));
+  expect_message(in, 9'000, 1);
+}
+
+TEST_F(Handed, WhatIsNoConnectionIsNotTaken) {
+  auto out = test::make_producer("frames", there()).value();
+  HandOffer offer;
+  offer.request.channel = "frames";
+  offer.session.fill(std::byte{7});
+  offer.patience = offer.stall_limit = std::chrono::milliseconds(1000);
+  const Fd memory(::memfd_create("gantry-test", MFD_CLOEXEC));
+  const Fd datagrams(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Fd unconnected(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  for (const Fd* given : {&memory, &datagrams, &unconnected}) {
+    const Fd line = line_to_owner();
+    ASSERT_TRUE(send_packet(line.get(), offer.encode()));
+    std::array<std::byte, 4096> buffer{};
+    const auto answered = receive_packet(line.get(), buffer, soon());
+    ASSERT_TRUE(answered);
+    ASSERT_TRUE(RemoteAnswer::decode(std::span(buffer).first(answered->size)));
+    const std::byte said{1};
+    const int descriptor = given->get();
+    ASSERT_TRUE(send_packet(line.get(), {&said, 1}, {&descriptor, 1}));
+    EXPECT_EQ(receive_packet(line.get(), buffer, soon()).value().size, 0u) << "it hangs up";
+  }
+  auto in = consume(name("frames")).value();
+  ASSERT_TRUE(out.send(pattern(9'000, 1), {.deadline = soon()}));
+  expect_message(in, 9'000, 1);
+}
+
+TEST_F(Handed, NonsenseOverABridgesLineEndsTheLineAlone) {
+  auto out = test::make_producer("frames", there()).value();
+  for (std::uint64_t i = 1; i < 40; ++i) {
+    const Fd line = line_to_owner();
+    static_cast<void>(send_packet(line.get(), pattern(i * 11, i)));
+    std::array<std::byte, 4096> buffer{};
+    const auto answered = receive_packet(line.get(), buffer, soon());
+    EXPECT_TRUE(!answered || answered->size == 0);
+  }
+  auto in = consume(name("frames")).value();
+  ASSERT_TRUE(out.send(pattern(9'000, 1), {.deadline = soon()}));
+  expect_message(in, 9'000, 1);
+}
+
+// Somebody has the name who does not answer: others are served meanwhile.
+TEST_F(Handed, AnOwnerThatDoesNotAnswerHoldsNobodyElseUp) {
+  const Fd stopped = listen_at(there_.path(), "stopped.sock").value();
+  auto out = test::make_producer("frames", there()).value();
+  std::jthread waits([&] {
+    const auto none = consume(name("stopped"), Deadline::after(std::chrono::seconds(3)));
+    EXPECT_FALSE(none);
+  });
+  while (!has_said("consumes 'stopped'")) std::this_thread::yield();
+  auto in = consume(name("frames")).value();
+  EXPECT_THAT(in.explain().link, HasSubstr("served by the channel's process"));
+  ASSERT_TRUE(out.send(pattern(9'000, 1), {.deadline = soon()}));
+  expect_message(in, 9'000, 1);
+}
+
+TEST_F(Handed, AnOwnerMayCloseAtAnyTimeOfAHandOver) {
+  std::atomic<bool> is_over{false};
+  std::jthread calls([&] {
+    while (!is_over)
+      static_cast<void>(consume(name("frames"), Deadline::after(std::chrono::milliseconds(20))));
+  });
+  for (int i = 0; i < 200; ++i) {
+    auto out = test::make_producer("frames", there());
+    ASSERT_TRUE(out) << to_string(out.error());
+    static_cast<void>(out->send(pattern(100, 1), {.deadline = Deadline::now()}));
+    if (i % 4 == 0)
+      static_cast<void>(out->wait_for_consumer(Deadline::after(std::chrono::milliseconds(5)), 1));
+  }
+  is_over = true;
+}
+
+TEST_F(Handed, AForkOfTheOwnerDoesNotTouchTheConnection) {
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames")).value();
+  ASSERT_TRUE(out.send(pattern(9'000, 1), {.deadline = soon()}));
+  expect_message(in, 9'000, 1);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    {
+      const Producer copy = std::move(out);  // is dropped here
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ASSERT_TRUE(out.send(pattern(9'000, 2), {.deadline = soon()}));
+  expect_message(in, 9'000, 2);
+}
+
+/// The channel is a process's of its own.
+class HandedToProcess : public Handed {
+ protected:
+  /// Forks before there are threads.
+  void SetUp() override {
+    if (auto able = check_token(test::kToken); !able) GTEST_SKIP() << to_string(able.error());
+    child_ = ::fork();
+    if (child_ == 0) {
+      produce();
+      std::exit(0);
+    }
+    start_bridge("127.0.0.1:0");
+  }
+  void TearDown() override {
+    if (child_ > 0) ::kill(child_, SIGKILL);
+    if (child_ > 0) ::waitpid(child_, nullptr, 0);
+    test::RemoteCalls::TearDown();
+  }
+  void produce() {
+    auto out = test::make_producer("frames", there()).value();
+    if (!out.wait_for_consumer(soon(), 1)) std::exit(1);
+    for (std::uint64_t i = 0; i < kMessages; ++i)
+      if (!out.send(pattern(kBytes, i), {.deadline = soon()})) std::exit(2);
+    if (!out.close(soon())) std::exit(3);
+  }
+  static constexpr std::uint64_t kMessages = 100;
+  static constexpr Bytes kBytes = 100'000;
+  pid_t child_ = -1;
+};
+
+TEST_F(HandedToProcess, WhatItSentArrivesAlthoughItExits) {
+  auto in = consume(name("frames")).value();
+  EXPECT_THAT(in.explain().link, HasSubstr("served by the channel's process"));
+  for (std::uint64_t i = 0; i < kMessages; ++i) expect_message(in, kBytes, i);
+  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
+  int status = -1;
+  const pid_t child = std::exchange(child_, -1);
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+}
+
+TEST_F(HandedToProcess, ItsDeathIsHeardAtOnce) {
+  auto in = consume(name("frames")).value();
+  expect_message(in, kBytes, 0);
+  ::kill(child_, SIGKILL);
+  Result<Message> last;
+  for (;;) {
+    last = in.receive(soon());
+    if (!last) break;
+  }
+  EXPECT_EQ(last.error().code, Code::peer_gone) << to_string(last.error());
+}
+
+}  // namespace
+}  // namespace gantry
