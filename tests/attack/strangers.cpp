@@ -6,11 +6,13 @@
 #include <sys/socket.h>
 
 #include <array>
+#include <cstring>
 #include <random>
 #include <vector>
 
 #include "attack/attackers.hpp"
 #include "core/channel/wire/protocol.hpp"
+#include "net/remote/bridge/hand_over.hpp"
 
 namespace gantry::attack {
 namespace {
@@ -95,6 +97,34 @@ void send_lingering_sockets(const std::string& directory) {
     one.drop();  // the copy in the packet is the last one
     if (sent.size() > 200) sent.clear();
     ::poll(nullptr, 0, 2);
+  }
+}
+
+void hand_over_nonsense(const std::string& directory) {
+  HandOffer offer;
+  offer.request.channel = "frames";
+  offer.patience = offer.stall_limit = std::chrono::milliseconds(100);
+  std::vector<Lingering> given;
+  std::array<Fd, 8> silent;
+  for (std::uint64_t i = 0;; ++i) {
+    auto line = connect_to(directory, "frames.sock");
+    if (!line || !send_hello(line->get(), Purpose::hand)) continue;
+    note_blow();
+    std::memcpy(offer.session.data(), &i, sizeof i);
+    if (i % 4 == 0) {
+      silent[i / 4 % silent.size()] = std::move(*line);
+    } else if (i % 4 == 1) {
+      static_cast<void>(send_packet(line->get(), std::as_bytes(std::span(&i, 1))));
+    } else if (send_packet(line->get(), offer.encode())) {
+      std::array<std::byte, RemoteAnswer::kMostBytes> answer{};
+      static_cast<void>(
+          receive_packet(line->get(), answer, Deadline::after(std::chrono::milliseconds(20))));
+      const std::byte said{1};
+      const std::array<int, 1> fds{given.emplace_back().descriptor()};
+      static_cast<void>(send_packet(line->get(), {&said, 1}, fds));
+      if (given.size() > 50) given.clear();
+    }
+    ::poll(nullptr, 0, 1);
   }
 }
 

@@ -3,7 +3,6 @@
 #include <gantry/runtime.hpp>
 #include <map>
 
-#include "core/channel/wire/handed_callers.hpp"
 #include "core/runtime/engine_makers.hpp"
 
 namespace gantry {
@@ -35,13 +34,7 @@ using MakeRegistrar = Result<std::shared_ptr<Registrar>> (*)(const RegistrarSetu
 struct Component {
   /// From shape: a plan that stands for its class, with about so many bytes of destination.
   Result<ReshapePlan> (*sample_reshape)(ReshapeClass kind, Bytes destination_bytes) = nullptr;
-  std::optional<RemoteOpeners> remote{};  ///< From net.
-  /// From net: the connection of a producer of another host that has the name, and callers of other
-  /// hosts at a name of this process. Errors: `unsupported` where there is nothing to take over;
-  /// null when there is no memory.
-  Result<Consumer> (*take_over)(std::string_view name, const ConsumerOptions& options,
-                                Deadline deadline) = nullptr;
-  std::shared_ptr<HandedCallers> (*handed_callers)(HandedCallers::Where where) = nullptr;
+  std::optional<RemoteOpeners> remote{};                ///< From net.
   std::vector<EngineMaker> engines{};                   ///< From device.
   std::map<RegistrarKind, MakeRegistrar> registrars{};  ///< From net and device.
   std::optional<DeviceOpeners> devices{};               ///< From device.

@@ -28,7 +28,7 @@ using Bytestring = std::vector<std::byte>;
 // Of a bridge whose nonce is all nines.
 Bytestring some_hello() {
   Bytestring hello(kHelloBytes, std::byte{9});
-  store_number(hello.data(), 0x38'52'42'47, 4);
+  store_number(hello.data(), 0x39'52'42'47, 4);
   return hello;
 }
 

@@ -10,7 +10,6 @@
 #include "core/channel/naming/rendezvous.hpp"
 #include "core/channel/wire/depth.hpp"
 #include "core/channel/wire/far_sides.hpp"
-#include "core/runtime/components.hpp"
 
 namespace gantry {
 namespace {
@@ -492,12 +491,10 @@ Consumer::~Consumer() {
 Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& options,
                                 Deadline deadline) {
   return guarded([&]() -> Result<Consumer> {
-    const auto take_over =
-        options.acts_for ? nullptr
-                         : find_in_components([](const Component& one) { return one.take_over; });
-    GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline, take_over != nullptr));
+    const HandingMakers* const net = options.acts_for ? nullptr : handing_makers();
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline, net != nullptr));
     if (impl) return Consumer(std::move(impl));
-    auto taken = take_over(name, options, deadline);
+    auto taken = net->take_over(name, options, deadline);
     if (taken || taken.error().code != Code::unsupported) return taken;
     GANTRY_ASSIGN(impl, Impl::make(name, options, deadline));
     return Consumer(std::move(impl));

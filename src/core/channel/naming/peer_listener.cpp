@@ -7,7 +7,6 @@
 #include <map>
 
 #include "core/channel/naming/access.hpp"
-#include "core/runtime/components.hpp"
 
 namespace gantry {
 namespace {
@@ -226,9 +225,8 @@ void PeerListener::hand_on(Peer& peer, const WirePacket& hello) {
   if (!is_own || !is_same_token(access_, hello.token))
     return refuse(socket, Code::permission_denied);
   if (!handed_) {
-    const auto make = find_in_components([](const Component& one) { return one.handed_callers; });
-    if (make == nullptr) return refuse(socket, Code::unsupported);
-    handed_ = make(where());
+    if (const HandingMakers* const net = handing_makers()) handed_ = net->callers(where());
+    if (!handed_) return refuse(socket, Code::unsupported);
     handed_now_.store(handed_.get(), std::memory_order_release);  // [H]
   }
   handed_->take(peer.connection.take());

@@ -41,4 +41,18 @@ class HandedCallers {
   virtual void retire() noexcept = 0;
 };
 
+/// What the component net adds.
+struct HandingMakers {
+  /// Null: there are no descriptors or no memory.
+  std::shared_ptr<HandedCallers> (*callers)(HandedCallers::Where where) = nullptr;
+  /// Takes over the connection of the producer of another host that has the name. Errors:
+  /// `unsupported` where there is nothing to take over; those of Consumer::open().
+  Result<Consumer> (*take_over)(std::string_view name, const ConsumerOptions& options,
+                                Deadline deadline) = nullptr;
+};
+/// Called while the library of net is loaded, before main(). `makers` lives to the end.
+void add_handing(const HandingMakers& makers) noexcept;
+/// Null: net is not linked.
+[[nodiscard]] const HandingMakers* handing_makers() noexcept;
+
 }  // namespace gantry

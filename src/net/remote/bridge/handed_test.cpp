@@ -286,22 +286,27 @@ TEST_F(Handed, AnOwnerMayCloseAtAnyTimeOfAHandOver) {
 }
 
 TEST_F(Handed, AForkOfTheOwnerDoesNotTouchTheConnection) {
-  auto out = test::make_producer("frames", there()).value();
+  std::optional<Producer> out = test::make_producer("frames", there()).value();
   auto in = consume(name("frames")).value();
-  ASSERT_TRUE(out.send(pattern(9'000, 1), {.deadline = soon()}));
-  expect_message(in, 9'000, 1);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    {
-      const Producer copy = std::move(out);  // is dropped here
-    }
-    ::_exit(0);
+  InboxOptions options;
+  options.channel = test::consumer_options(there());
+  std::optional<Inbox> inbox = Inbox::open("work", options).value();
+  auto worker = connect_remote_inbox(name("work").text(), here(),
+                                     std::make_shared<test::PlainEngine>(), soon())
+                    .value();
+  test::Child child([&](const test::Child&) {
+    out.reset();
+    inbox.reset();
+  });
+  EXPECT_EQ(child.wait(), 0);
+  for (std::uint64_t i = 0; i < 3; ++i) {
+    ASSERT_TRUE(out->send(pattern(9'000, i), {.deadline = soon()}));
+    expect_message(in, 9'000, i);
+    ASSERT_TRUE(worker.send(pattern(7'000, i), {.deadline = soon()}));
+    const auto got = inbox->receive(soon());
+    ASSERT_TRUE(got) << to_string(got.error());
+    EXPECT_TRUE(same(got->message.bytes(), pattern(7'000, i)));
   }
-  int status = 0;
-  ASSERT_EQ(::waitpid(child, &status, 0), child);
-  EXPECT_EQ(status, 0);
-  ASSERT_TRUE(out.send(pattern(9'000, 2), {.deadline = soon()}));
-  expect_message(in, 9'000, 2);
 }
 
 /// The channel is a process's of its own.
@@ -327,8 +332,9 @@ class HandedToProcess : public Handed {
     if (!out.wait_for_consumer(soon(), 1)) std::exit(1);
     for (std::uint64_t i = 0; i < kMessages; ++i)
       if (!out.send(pattern(kBytes, i), {.deadline = soon()})) std::exit(2);
-    if (!out.close(soon())) std::exit(3);
+    if (closes() && !out.close(soon())) std::exit(3);
   }
+  [[nodiscard]] virtual bool closes() const { return true; }
   static constexpr std::uint64_t kMessages = 100;
   static constexpr Bytes kBytes = 100'000;
   pid_t child_ = -1;
@@ -343,6 +349,17 @@ TEST_F(HandedToProcess, WhatItSentArrivesAlthoughItExits) {
   const pid_t child = std::exchange(child_, -1);
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
+}
+
+class DroppedByProcess : public HandedToProcess {
+  [[nodiscard]] bool closes() const override { return false; }
+};
+
+// The end of the process waits for what the dropped producer had sent.
+TEST_F(DroppedByProcess, WhatItSentArrivesAlthoughItExits) {
+  auto in = consume(name("frames")).value();
+  for (std::uint64_t i = 0; i < kMessages; ++i) expect_message(in, kBytes, i);
+  EXPECT_EQ(in.receive(soon()).error().code, Code::peer_gone);
 }
 
 TEST_F(HandedToProcess, ItsDeathIsHeardAtOnce) {

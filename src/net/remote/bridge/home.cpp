@@ -15,6 +15,7 @@ namespace gantry {
 namespace {
 
 constexpr unsigned kMostCallers = 256;  // at one name
+constexpr unsigned kMostOffers = 16;    // at one name: lines of bridges, each with a thread
 // How long the end of the process waits for callers to receive what was sent.
 constexpr std::chrono::seconds kPatienceAtExit{5};
 
@@ -49,7 +50,8 @@ class Home final : public HandedCallers, public std::enable_shared_from_this<Hom
     return prefixed(std::move(done).error(), "channel '{}'", where_.name);
   }
   [[nodiscard]] Result<void> hear(Fd line);
-  [[nodiscard]] Result<void> begin(Fd line, const HandOffer& offer);
+  class Offer;
+  [[nodiscard]] Result<void> begin(Fd line, const HandOffer& offer, Offer& counted);
   [[nodiscard]] Result<void> go_on(const Fd& line, const HandOffer& offer);
 
   const Where where_;
@@ -57,6 +59,7 @@ class Home final : public HandedCallers, public std::enable_shared_from_this<Hom
   const ForkGuard fork_guard_;
   std::atomic<bool> is_retired_{false};
   std::atomic<unsigned> threads_{0};
+  std::atomic<unsigned> offers_{0};
 };
 
 /// The end of the process waits for threads of names that were given up. Never destroyed: threads
@@ -113,10 +116,9 @@ Home::~Home() {
 }
 
 void Home::take(Fd line) noexcept {
-  if (threads_.fetch_add(1) >= kMostCallers) {
-    threads_.fetch_sub(1);
-    return;
-  }
+  if (threads_ >= kMostCallers || offers_ >= kMostOffers) return;  // only this thread adds to them
+  threads_.fetch_add(1);
+  offers_.fetch_add(1);
   auto thread =
       start_thread("a thread for a caller of another host",
                    [self = shared_from_this(), line = std::move(line)]() mutable {
@@ -127,10 +129,26 @@ void Home::take(Fd line) noexcept {
   if (thread)
     thread->detach();
   else
-    threads_.fetch_sub(1);
+    offers_.fetch_sub(1), threads_.fetch_sub(1);
 }
 
+/// A line of a bridge, until its caller's session begins.
+class Home::Offer {
+ public:
+  explicit Offer(Home& home) noexcept : home_(&home) {}
+  Offer(const Offer&) = delete;
+  Offer& operator=(const Offer&) = delete;
+  ~Offer() { end(); }
+  void end() noexcept {
+    if (Home* const home = std::exchange(home_, nullptr)) home->offers_.fetch_sub(1);
+  }
+
+ private:
+  Home* home_;
+};
+
 Result<void> Home::hear(Fd line) {
+  Offer counted(*this);
   GANTRY_ASSIGN(const HandOffer offer,
                 hear_offer(line.get(), sessions_->stop_event(), Deadline::after(kAdmissionTime)));
   if (offer.kind == HandOffer::Kind::question) return answer_offer(line.get(), {});
@@ -139,10 +157,10 @@ Result<void> Home::hear(Fd line) {
     return {};
   }
   if (offer.request.session != SessionId{}) return go_on(line, offer);
-  return begin(std::move(line), offer);
+  return begin(std::move(line), offer, counted);
 }
 
-Result<void> Home::begin(Fd line, const HandOffer& offer) {
+Result<void> Home::begin(Fd line, const HandOffer& offer, Offer& counted) {
   auto added = sessions_->add(offer.session, offer.request, offer.patience, offer.stall_limit);
   RemoteAnswer answer;
   answer.session = offer.session;
@@ -153,6 +171,7 @@ Result<void> Home::begin(Fd line, const HandOffer& offer) {
     return take_connection(line.get(), sessions_->stop_event());
   }();
   line.reset();
+  counted.end();
   if (!added) return {};
   if (!socket) {
     sessions_->forget(*added);

@@ -264,13 +264,12 @@ namespace {
 
 // What the component net adds to the core.
 void add_net() {
+  add_handing(*new HandingMakers{make_handed_callers, take_over});
   const MakeRegistrar fabric = [](const RegistrarSetup& setup) {
     return make_fabric_registrar({setup.limits, setup.fabric_domain, setup.fabric_provider});
   };
   add_component(*new Component{.remote = RemoteOpeners{open_remote_producer, open_remote_consumer,
                                                        connect_remote_inbox, open_remote_client},
-                               .take_over = take_over,
-                               .handed_callers = make_handed_callers,
                                .registrars = {{RegistrarKind::fabric, fabric}}});
 }
 
