@@ -381,6 +381,18 @@ std::optional<Error> Connector::trouble() const {
   return core_.consumers->hear_trouble();
 }
 
+Result<void> Connector::finish_handed(Deadline deadline) {
+  HandedCallers* const there = handed();
+  return there == nullptr ? Result<void>()
+                          : there->finish(deadline, core_.options.interrupt_descriptor);
+}
+
+void Connector::let_move(std::shared_ptr<HandingState> state) {
+  const ProducerCore::Lock held = core_.lock();
+  if (core_.consumers->count() != 0) *state = Handing::joined;
+  core_.handing = std::move(state);
+}
+
 void Connector::call_failed(const Error& why) {
   ProducerCore::Lock held = core_.lock();
   calling_ = false;

@@ -122,6 +122,10 @@ class Connector {
   [[nodiscard]] HandedCallers* handed() const noexcept {
     return listener_ ? listener_->handed() : nullptr;
   }
+  /// See HandedCallers::finish().
+  [[nodiscard]] Result<void> finish_handed(Deadline deadline);
+  /// See FarSides::let_move().
+  void let_move(std::shared_ptr<HandingState> state);
   /// See ConsumerSet::hear_trouble().
   [[nodiscard]] std::optional<Error> trouble() const;
 

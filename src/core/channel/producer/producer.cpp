@@ -507,7 +507,7 @@ Sent told(Sent sent, Impl& impl, detail::FarSide* far_side, Bytes bytes) noexcep
 }  // namespace
 
 void FarSides::let_move(Producer& producer, std::shared_ptr<HandingState> state) {
-  producer.impl_->let_move(std::move(state));
+  producer.impl_->connector().let_move(std::move(state));
 }
 
 Producer::Producer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
@@ -618,8 +618,7 @@ Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
 Result<void> Producer::close(Deadline deadline) {
   return guarded_on(impl_, far_side_, "Producer", [&]() -> Result<void> {
     GANTRY_TRY(impl_->close(deadline));
-    if (HandedCallers* const there = impl_->connector().handed())
-      GANTRY_TRY(there->finish(deadline, impl_->interrupt()));
+    GANTRY_TRY(impl_->connector().finish_handed(deadline));
     return far_side_ ? far_side_->finish(deadline) : Result<void>();
   });
 }

@@ -60,13 +60,6 @@ class GANTRY_LOCAL Producer::Impl final : public std::enable_shared_from_this<Pr
 
   [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Connector& connector() noexcept { return connector_; }
-  /// See FarSides::let_move().
-  void let_move(std::shared_ptr<HandingState> state) {
-    const Lock held = core_.lock();
-    if (core_.consumers->count() != 0) *state = Handing::joined;
-    core_.handing = std::move(state);
-  }
-  [[nodiscard]] int interrupt() const noexcept { return core_.options.interrupt_descriptor; }
   [[nodiscard]] MetricsReport metrics() const { return core_.metrics.report(); }
   [[nodiscard]] ChannelExplanation explain(Bytes payload) const;
   /// True if a consumer may still read a message that was forwarded.
