@@ -7,6 +7,7 @@
 
 #include <array>
 #include <cstring>
+#include <optional>
 #include <random>
 #include <vector>
 
@@ -103,8 +104,8 @@ void send_lingering_sockets(const std::string& directory) {
 void hand_over_nonsense(const std::string& directory) {
   HandOffer offer;
   offer.request.channel = "frames";
-  offer.patience = offer.stall_limit = std::chrono::milliseconds(100);
-  std::vector<Lingering> given;
+  offer.stall_limit = std::chrono::milliseconds(100);
+  std::optional<Lingering> given;  // one at a time: a caller has a reader's place
   std::array<Fd, 8> silent;
   for (std::uint64_t i = 0;; ++i) {
     auto line = connect_to(directory, "frames.sock");
@@ -115,14 +116,13 @@ void hand_over_nonsense(const std::string& directory) {
       silent[i / 4 % silent.size()] = std::move(*line);
     } else if (i % 4 == 1) {
       static_cast<void>(send_packet(line->get(), std::as_bytes(std::span(&i, 1))));
-    } else if (send_packet(line->get(), offer.encode())) {
+    } else if (given.reset(); send_packet(line->get(), offer.encode())) {
       std::array<std::byte, RemoteAnswer::kMostBytes> answer{};
       static_cast<void>(
           receive_packet(line->get(), answer, Deadline::after(std::chrono::milliseconds(20))));
       const std::byte said{1};
-      const std::array<int, 1> fds{given.emplace_back().descriptor()};
+      const std::array<int, 1> fds{given.emplace().descriptor()};
       static_cast<void>(send_packet(line->get(), {&said, 1}, fds));
-      if (given.size() > 50) given.clear();
     }
     ::poll(nullptr, 0, 1);
   }

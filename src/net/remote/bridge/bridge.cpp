@@ -315,6 +315,7 @@ Result<void> Bridge::Impl::begin(Fd socket, const std::string& peer, const std::
   HandOffer offer = offer_of(request, peer);
   welcome.session = offer.session;
   std::string why(why_here(request, welcome.path));
+  bool is_absent = false;
   if (why.empty() && !welcome.refusal) {
     const auto to = HandOver::offer(options_.directory, offer);
     if (to && !to->answer().refusal) {
@@ -322,6 +323,7 @@ Result<void> Bridge::Impl::begin(Fd socket, const std::string& peer, const std::
       say(fmt::format("{}: handed over to process {}", caller, to->process()));
       return {};
     }
+    is_absent = !to && to.error().code == Code::timed_out;
     why = to ? to->answer().refusal->message : to.error().message;
   }
   welcome.served = "served by the bridge: " + why;
@@ -345,7 +347,7 @@ Result<void> Bridge::Impl::begin(Fd socket, const std::string& peer, const std::
   GANTRY_REMOTE_STEP(session_welcomed);
   // A name that nobody had when its caller came: its process takes it now.
   Sessions::MayCallAgain may_call_again;
-  if (why_here(request, welcome.path).empty())
+  if (is_absent)
     may_call_again = [&] {
       offer.kind = HandOffer::Kind::question;
       return HandOver::offer(options_.directory, offer).has_value();

@@ -36,7 +36,7 @@ struct HandOffer {
 /// The bridge's part.
 class HandOver {
  public:
-  /// Errors: why the process does not serve it.
+  /// Errors: why the process does not serve it; `timed_out`: nobody has the name.
   [[nodiscard]] static Result<HandOver> offer(const std::string& directory, const HandOffer& offer);
   /// The same over a line that is there. Of a reader's want: its line is take_line()'s then.
   [[nodiscard]] static Result<HandOver> offer_over(Fd line, const HandOffer& offer);
@@ -59,7 +59,7 @@ class HandOver {
 /// `peer_misbehaved`.
 [[nodiscard]] Result<HandOffer> hear_offer(int line, int stop, Deadline deadline);
 [[nodiscard]] Result<void> answer_offer(int line, const RemoteAnswer& answer);
-/// A connected socket of TCP, or another stream. `peer_misbehaved` also when the caller has left.
+/// It may be anything: a link looks at it. `peer_misbehaved` also when the caller has left.
 [[nodiscard]] Result<Fd> take_connection(int line, int stop);
 /// The reader that took a connection over has received the end.
 void say_finished(int line) noexcept;

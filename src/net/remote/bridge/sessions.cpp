@@ -187,13 +187,10 @@ class Sessions::Successor {
   bool waits_ = false;
 };
 
-// Waits a little for a name that was absent before.
-bool Sessions::has_owner(const std::string& name, bool& was_absent) const {
-  const Deadline deadline = was_absent ? Deadline::after(kOpeningSlice) : Deadline::now();
-  const auto owner = find_producer(setup_.directory, name, -1, deadline);
-  const bool is_absent = !owner && owner.error().code == Code::timed_out;
-  was_absent |= is_absent;
-  return !is_absent;
+// Waits a little for it.
+bool Sessions::has_owner(const std::string& name) const {
+  const auto owner = find_producer(setup_.directory, name, -1, Deadline::after(kOpeningSlice));
+  return owner || owner.error().code != Code::timed_out;
 }
 
 // Waits until there is a channel to join. Null: the caller has left, or was told why not.
@@ -207,10 +204,10 @@ Result<std::unique_ptr<RemoteSide>> Sessions::open_side(ServedSession& session, 
     return nullptr;
   };
   Successor successor(*this);
-  for (bool was_absent = false;;) {
+  for (bool was_absent = may_call != nullptr;;) {
     Result<std::unique_ptr<RemoteSide>> side = fail(Code::timed_out, {});
-    if (setup_.is_at_home || !may_call || has_owner(request.channel, was_absent)) {
-      if (was_absent && may_call && may_call())
+    if (!was_absent || has_owner(request.channel)) {
+      if (std::exchange(was_absent, false) && may_call())
         return say_to_caller(say_number(RemoteKind::again, 0));
       side = open_end(session, request, Deadline::after(kOpeningSlice));
     }

@@ -63,7 +63,8 @@ class Sessions {
     Error when_stopped{};     // what callers hear at the end of this object
     bool is_at_home = false;  // the channels are this process's: its threads take turns
   };
-  /// Asked when a name has come that was absent: true if its caller is to call again.
+  /// Of a caller whose name nobody has: asked when somebody has it. True: the caller is to call
+  /// again.
   using MayCallAgain = std::function<bool()>;
 
   [[nodiscard]] static Result<std::unique_ptr<Sessions>> make(Setup setup);
@@ -120,7 +121,7 @@ class Sessions {
                                                              Deadline deadline);
   [[nodiscard]] RemoteEnd carry(ServedSession& session, RemoteSide& side,
                                 std::unique_ptr<Link> link);
-  [[nodiscard]] bool has_owner(const std::string& name, bool& was_absent) const;
+  [[nodiscard]] bool has_owner(const std::string& name) const;
   [[nodiscard]] RemoteEnd await_taker(ServedSession& session);
   [[nodiscard]] bool is_taken(const ServedSession& session);
   [[nodiscard]] bool keeps_places();
