@@ -263,6 +263,28 @@ TEST_F(Looks, TheFunctionMayDestroyItsConsumer) {
   }
 }
 
+// Its place is no memory that could come back: a send for which the caller's own blocks leave no
+// room fails at once.
+TEST_F(Looks, WhoLeftInALookHoldsNoMemoryToWaitFor) {
+  options_.pool = {.slab_bytes = Bytes{1} << 20, .budget_bytes = Bytes{4} << 20};
+  Consumer fast = join();
+  std::optional<Consumer> in(join());
+  const auto mine = out().pool().allocate(Bytes{3} << 20);
+  ASSERT_TRUE(mine) << to_string(mine.error());
+  send(1000, 1);
+  receive(fast, 1000, 1);
+  const auto looked = in->look(
+      [&](const Message&) {
+        in.reset();
+        while (out().explain().status.consumers.size() != 1) std::this_thread::yield();
+        EXPECT_EQ(departed(), 1u);
+        const auto large = out().send(pattern(Bytes{2} << 20, 2), soon());
+        EXPECT_EQ(large.error().code, Code::out_of_memory) << to_string(large.error());
+      },
+      soon());
+  ASSERT_TRUE(looked) << to_string(looked.error());
+}
+
 TEST_F(Looks, TheFunctionMayMoveItsConsumer) {
   Consumer in = join();
   std::optional<Consumer> moved;

@@ -70,6 +70,11 @@ class DepartedConsumers {
     for (const Departed& one : all_) visit(*one.consumer);
   }
   [[nodiscard]] bool is_empty() const noexcept { return all_.empty(); }
+  /// True if memory may come back from them. One that only looks at a place brings none.
+  [[nodiscard]] bool holds_memory() const noexcept {
+    return std::any_of(all_.begin(), all_.end(),
+                       [](const Departed& one) { return !one.memory.empty(); });
+  }
   /// True if they may read a message that was passed on.
   [[nodiscard]] bool holds_forwards() const noexcept;
   /// The most consumers that may have left with messages in hand. Otherwise consumers that join and

@@ -45,7 +45,7 @@ class Credits {
   }
   /// True if others than the sender have messages: their memory may come back while it waits.
   [[nodiscard]] bool awaits_memory() const noexcept {
-    return slots_.needed_by(~kSenderBit) != 0 || !consumers_.departed().is_empty();
+    return slots_.needed_by(~kSenderBit) != 0 || consumers_.departed().holds_memory();
   }
   [[nodiscard]] Bytes lent_bytes() const noexcept { return slots_.bytes_of(slots_.lent()); }
   /// Bytes that nobody need be waited for: kept for a slot's next message, or to be taken back.
