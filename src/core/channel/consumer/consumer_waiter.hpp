@@ -99,7 +99,7 @@ Result<void> ConsumerWaiter::sleep_until(Bytes size, Deadline deadline, Ready re
     WaitPoint point{flags, {}, core_.options.interrupt_descriptor};
     add_to(point);
     // [Q] What lands of a small message may come without a ring, until the last of it.
-    const auto patience = spin + kQuietLook;
+    const auto patience = std::min(spin, std::chrono::nanoseconds::max() - kQuietLook) + kQuietLook;
     const bool looks_again = size <= kQuietLanding && deadline.left() > patience;
     const Woken woken = wait_once(point, spin, looks_again ? Deadline::after(patience) : deadline,
                                   ready, falls_asleep);

@@ -113,7 +113,8 @@ TEST_F(LateLooks, RingsThatLieThereKeepNoSenderBeyondItsDeadline) {
 /// A consumer whose producer is the hostile one, with a message that never lands.
 class LateLooksOfAReceiver : public LateLooks {
  protected:
-  LateLooksOfAReceiver() {
+  explicit LateLooksOfAReceiver(std::chrono::nanoseconds spin = {}) {
+    options_.spin = spin;
     std::thread joining(
         [&] { in_.emplace(*Consumer::open("frames", consumer_options(options_), soon())); });
     pollfd entry{claim_.listener(), POLLIN, 0};
@@ -178,6 +179,28 @@ TEST_F(LateLooksOfAReceiver, WhatLandsWithoutARingIsSeen) {
   EXPECT_EQ(came, 4096u) << "it has to look by itself";
   EXPECT_EQ(::send(raw_.consumer_wake(), "x", 1, MSG_DONTWAIT), 1);
   reading.join();
+}
+
+/// The same, for a consumer that polls for ever.
+class LateLooksOfAPoller : public LateLooksOfAReceiver {
+ protected:
+  LateLooksOfAPoller() : LateLooksOfAReceiver(std::chrono::nanoseconds::max()) {}
+};
+
+// There is no longer time to add to. -fsanitize=undefined tells of a sum; other builds wrap.
+TEST_F(LateLooksOfAPoller, WhatLandsWithoutARingIsSeen) {
+  auto incoming = in_->receive_early(soon());
+  ASSERT_TRUE(incoming) << incoming.error().message;
+  std::atomic<bool> has_begun{false};
+  std::thread landing([&] {
+    while (!has_begun) std::this_thread::yield();
+    raw_.page().landing[0].word.store(4096, std::memory_order_release);
+  });
+  has_begun = true;
+  const auto chunk = incoming->next(soon());
+  landing.join();
+  ASSERT_TRUE(chunk) << to_string(chunk.error());
+  EXPECT_EQ(chunk->size(), 4096u);
 }
 
 /// All of a large window has landed, of a message that never ends.
