@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <memory>
 #include <thread>
 #include <vector>
 
+#include "core/base/test_refusals.hpp"
 #include "core/sync/test_torn.hpp"
 
 namespace gantry {
@@ -135,6 +137,37 @@ TEST(KeptMutex, TheKeeperAndOthersAreNeverInsideTogether) {
   EXPECT_EQ(guarded.first, kept + 2 * kVisits);
   EXPECT_EQ(guarded.second, kept + 2 * kVisits);
   EXPECT_GT(by_the_short_way, kVisits * Inside::kWorth) << "the short way was hardly tried";
+}
+
+// A process may sandbox itself after the library was loaded.
+TEST(KeptMutex, WithoutMembarrierFromNowOnTwoAreNeverInsideTogether) {
+  const int result = test::in_child([] {
+    if (!test::refuse_calls({{SYS_membarrier, EPERM}})) return test::kNoFilters;
+    test::Torn<KeptMutex> guarded;
+    std::atomic<bool> done{false};
+    std::atomic<std::uint64_t> kept{0};
+    std::thread keeper([&] {
+      while (!done.load(std::memory_order_relaxed)) {
+        guarded.lock.lock_and_keep();
+        guarded.work();
+        guarded.lock.unlock();
+        kept.fetch_add(1, std::memory_order_relaxed);
+      }
+    });
+    for (unsigned visits = 0; visits < 1000; ++visits) {
+      const std::uint64_t from = kept.load(std::memory_order_relaxed);
+      while (kept.load(std::memory_order_relaxed) - from < 2 * Inside::kWorth)
+        std::this_thread::yield();
+      const std::lock_guard held(guarded.lock);
+      guarded.work();
+    }
+    done = true;
+    keeper.join();
+    return guarded.torn == 0 && guarded.first == kept + 1000 && guarded.second == kept + 1000 ? 0
+                                                                                              : 1;
+  });
+  if (result == test::kNoFilters) GTEST_SKIP() << "no filters of system calls";
+  EXPECT_EQ(result, 0);
 }
 
 #ifndef NDEBUG

@@ -5,7 +5,7 @@
 namespace gantry {
 
 namespace detail {
-extern const bool kHasMembarrier;  // false: the kernel lacks it, and both sides pay
+extern std::atomic<bool> has_membarrier;  // false: the kernel lacks or refuses it; both sides pay
 }
 
 /// Orders this thread's earlier stores before its later loads, as seen by a thread that calls
@@ -15,12 +15,15 @@ inline void light_fence() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
 #else
   std::atomic_signal_fence(std::memory_order_seq_cst);  // for the compiler
-  if (!detail::kHasMembarrier) std::atomic_thread_fence(std::memory_order_seq_cst);
+  // Relaxed: heavy_fence() gives a change time to be seen.
+  if (!detail::has_membarrier.load(std::memory_order_relaxed))
+    std::atomic_thread_fence(std::memory_order_seq_cst);
 #endif
 }
 
 /// The other side: every running thread of this process passes a full barrier. Takes some
-/// microseconds.
+/// microseconds; some milliseconds when the kernel refuses it from now on, as to a process that
+/// sandboxes itself.
 void heavy_fence() noexcept;
 
 }  // namespace gantry
