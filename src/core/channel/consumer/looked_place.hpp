@@ -33,8 +33,9 @@ class GANTRY_LOCAL LookedPlace final : public detail::SlotOwner {
     std::atomic<std::uint64_t>& looking = core_.own_page().looking;
     GANTRY_DEBUG_ASSERT(looking.load(std::memory_order_relaxed) == 0);  // L1
     bytes_ = bytes;
-    // Relaxed: the store of `taken` carries it. [Q]
-    looking.store(header.number, std::memory_order_relaxed);
+    // The store of `taken` carries it. Release: whoever reads it, and not the 0 before it, must
+    // come after the reads of the look before, too. [Q]
+    looking.store(header.number, std::memory_order_release);
     GANTRY_STEP(look_begun);
   }
   /// The look ends. The producer does not wait for it, so nobody must be woken.
