@@ -204,7 +204,9 @@ class Queue:
                 put += 1
             if self._feeder.is_idle and put < len(coded):
                 end = self._putting or self._open_putting(None)
-                while put < len(coded) and (sent := self._sent(end, coded[put:], _BRIEFLY)):
+                while put < len(coded) and (
+                    sent := self._sent(end, coded[put : put + _MOST_BATCHED], _BRIEFLY)
+                ):
                     put += sent
             for parts in coded[put:]:
                 self._feeder.append(parts, self._send, print_exception)
@@ -284,14 +286,17 @@ class Queue:
     @staticmethod
     def _sent(end: _core.Producer, waiting: list[Any], timeout: float) -> int:
         """How many of them, from the first on, have gone; 0: there was no room in time. A large one
-        goes alone."""
+        goes alone. If some have gone, the next call says what kept the others."""
         small = tuple(map(bytes, takewhile(pickles.is_small, islice(waiting, _MOST_BATCHED))))
         try:
             if len(small) > 1:
                 return end.put_many(small, timeout)
             end.send(waiting[0], timeout, 0, 0)
-        except TimedOut:
-            return 0
+        except Exception as error:
+            put: int = getattr(error, "put", 0)
+            if put or isinstance(error, TimedOut):
+                return put
+            raise
         return 1
 
     def _look_for_room(self, end: _core.Producer) -> None:

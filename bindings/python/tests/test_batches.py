@@ -214,6 +214,28 @@ class Batches(Queues):
         with self.assertRaises(TypeError):
             real((b"x", 5), 1)
 
+    def test_what_was_put_before_an_error_is_not_put_again(self) -> None:
+        for error in (gantry.TimedOut("another thread uses this end"), MemoryError()):
+            with self.subTest(error=error):
+                there = self.queue()
+                there._open_putting(None)
+                real = there._putting
+                fails: list[Any] = [error]
+                end = mock.Mock(wraps=real)
+
+                def put_many(items: Any, timeout: Any) -> Any:
+                    if not fails:
+                        return real.put_many(items, timeout)
+                    real.put_many(items[:16], timeout)
+                    fails[0].put = 16  # as of C
+                    raise fails.pop()
+
+                end.put_many.side_effect = put_many
+                there._putting = end
+                there.put_many(range(100))
+                there.put("last")
+                self.assertEqual(self.get_all(there, 101), [*range(100), "last"])
+
     def test_the_unpicklable_is_refused_once_and_others_live(self) -> None:
         for redeliver in (False, True):
             with self.subTest(redeliver=redeliver):
