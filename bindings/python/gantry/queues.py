@@ -359,6 +359,8 @@ class Queue:
                     raise self._empty()
             if items := self._take_kept(wanted):
                 return items
+            if len(self._in_hand) >= SLOTS:  # other threads got them meanwhile
+                raise self._busy()
             # Another thread has taken them.
 
     def _take_kept(self, most: int) -> list[Any]:
@@ -377,9 +379,10 @@ class Queue:
                     if self._redeliver:
                         core.done()  # nobody else could read it either
                     raise
+            count = len(items)  # between the next lines no handler of a signal runs
             if self._redeliver:
-                self._in_hand += self._kept[: len(items)]
-            del self._kept[: len(items)]
+                self._in_hand += self._kept[:count]
+            del self._kept[:count]
         return items
 
     def _take_many(self, most: int, timeout: float | None) -> bool:

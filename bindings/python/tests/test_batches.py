@@ -318,6 +318,26 @@ class Batches(Queues):
         there.task_done()
         self.assertEqual(there.get_many(5, timeout=30), [queue_home.SLOTS])
 
+    def test_a_batch_that_is_one_too_many_waits(self) -> None:
+        there = self.queue(redeliver=True)
+        there.put_many(range(queue_home.SLOTS + 2))
+        there.qsize()
+        self.assertTrue(there._take_many(2, 30))  # as of a thread that is on its way
+        got = self.get_all(there, 2, 2)
+        self.assertTrue(there._take_many(queue_home.SLOTS - 2, 30))
+        kept, there._kept = there._kept, []
+        self.assertTrue(there._take_many(2, 30))  # of another thread, in the same moment
+        there._kept += kept
+        while len(got) < queue_home.SLOTS:
+            got += there.get_many(500, timeout=30)
+        for get in (there.get, lambda **options: there.get_many(5, **options)):
+            with self.assertRaises(gantry.Busy):
+                get(timeout=0)
+        for _ in range(2):
+            there.task_done()
+        got += self.get_all(there, 2, 5)
+        self.assertEqual(sorted(got), list(range(queue_home.SLOTS + 2)))
+
     def test_threads_share_batches(self) -> None:
         there = self.queue()
         got: list[Any] = []
