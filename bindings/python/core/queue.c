@@ -47,7 +47,20 @@ static PyObject* queue_close(PyObject* self, PyObject* unused) {
   Py_RETURN_NONE;
 }
 
-/// put_here(bytes): False if it must go by an end.
+/// NULL. Gives the exception the number of items that were put, as `put`.
+static PyObject* say_put(size_t count) {
+  PyObject *type, *value, *trace;
+  PyErr_Fetch(&type, &value, &trace);
+  PyErr_NormalizeException(&type, &value, &trace);
+  PyObject* const put = PyLong_FromSize_t(count);
+  if (value == NULL || put == NULL || PyObject_SetAttrString(value, "put", put) != 0)
+    PyErr_Clear();  // of a class without attributes
+  Py_XDECREF(put);
+  PyErr_Restore(type, value, trace);
+  return NULL;
+}
+
+/// put_here(bytes): False if it must go by an end. As put_many(), after an exception.
 static PyObject* queue_put_here(PyObject* self, PyObject* item) {
   gantry_queue* const handle = ((Queue*)self)->handle;
   char* data;
@@ -56,7 +69,8 @@ static PyObject* queue_put_here(PyObject* self, PyObject* item) {
   if (handle == NULL) Py_RETURN_FALSE;
   if (PyBytes_AsStringAndSize(item, &data, &bytes) != 0) return NULL;
   const gantry_code code = gantry_queue_put_here(handle, data, (size_t)bytes, &put);
-  return code != GANTRY_OK ? raise_code(code) : PyBool_FromLong(put);
+  if (code != GANTRY_OK) return raise_code(code);
+  return PyErr_CheckSignals() != 0 ? say_put((size_t)put) : PyBool_FromLong(put);
 }
 
 /// take_here(): the next item, or None if an end has to look for it.
@@ -211,7 +225,8 @@ static gantry_part* parts_of_list(PyObject* list, size_t count) {
 }
 
 /// How many were put, of a tuple of bytes: all, or what was put before the time was over. After
-/// another error its exception has that number, as `put`.
+/// another error its exception has that number, as `put`. So has that of a signal's handler, which
+/// would otherwise run when nobody has the number yet.
 PyObject* queue_put_many(PyObject* self, PyObject* arguments) {
   PyObject *list, *seconds;
   if (!PyArg_ParseTuple(arguments, "O!O", &PyTuple_Type, &list, &seconds)) return NULL;
@@ -222,17 +237,11 @@ PyObject* queue_put_many(PyObject* self, PyObject* arguments) {
   if (it.items == NULL) return NULL;
   const gantry_code code = end_run((End*)self, put_many_step, &it, timeout_ns, kQuick);
   PyMem_Free(it.items);
-  if (code == GANTRY_OK || code == GANTRY_TIMED_OUT) return PyLong_FromSize_t(it.put);
-  raise_code(code);
-  PyObject *type, *value, *trace;
-  PyErr_Fetch(&type, &value, &trace);
-  PyErr_NormalizeException(&type, &value, &trace);
-  PyObject* const put = PyLong_FromSize_t(it.put);
-  if (value == NULL || put == NULL || PyObject_SetAttrString(value, "put", put) != 0)
-    PyErr_Clear();  // of a class without attributes
-  Py_XDECREF(put);
-  PyErr_Restore(type, value, trace);
-  return NULL;
+  if (code != GANTRY_OK && code != GANTRY_TIMED_OUT)
+    raise_code(code);
+  else if (PyErr_CheckSignals() == 0)
+    return PyLong_FromSize_t(it.put);
+  return say_put(it.put);
 }
 
 // ---- ask(question, timeout)

@@ -1,7 +1,9 @@
 """gantry.Queue: small values without pickle, several items at once, and what ends in the midst."""
 
 import contextlib
+import ctypes
 import io
+import math
 import os
 import queue
 import random
@@ -213,6 +215,19 @@ class Batches(Queues):
         self.assertEqual(raised.exception.put, 256)  # type: ignore[attr-defined]
         with self.assertRaises(TypeError):
             real((b"x", 5), 1)
+
+    def test_ctrl_c_behind_what_was_put_counts_it(self) -> None:
+        interrupt_now = ctypes.PyDLL(None).PyErr_SetInterrupt  # its handler does not run at once
+        interrupt_now.restype = math.hypot  # any number of seconds
+
+        class Interrupting:
+            __float__ = interrupt_now
+
+        there = self.queue()
+        with self.assertRaises(KeyboardInterrupt) as raised:
+            there._open_putting(None).put_many((b"N",) * 5, Interrupting())
+        self.assertEqual(raised.exception.put, 5)  # type: ignore[attr-defined]
+        self.assertEqual(self.get_all(there, 5), [None] * 5)
 
     def test_what_was_put_before_an_error_is_not_put_again(self) -> None:
         for error in (gantry.TimedOut("another thread uses this end"), MemoryError()):
