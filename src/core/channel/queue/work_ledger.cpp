@@ -61,6 +61,12 @@ void WorkLedger::put(std::shared_ptr<const WorkPayload> payload) {
 }
 
 WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
+  Item item = give(member, request);
+  note_answer(member, request, {item.number});
+  return item;
+}
+
+WorkLedger::Item WorkLedger::give(Member member, std::uint64_t request) {
   GANTRY_ASSERT(!waiting_.empty());
   Item item = std::move(waiting_.extract(waiting_.begin()).value());
   item.request = request;
@@ -69,6 +75,12 @@ WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
   GANTRY_ASSERT(is_new);  // I1
   ++in_hand_;
   return item;
+}
+
+void WorkLedger::note_answer(Member member, std::uint64_t request,
+                             std::vector<std::uint64_t> numbers) {
+  const std::size_t held = numbers.size();
+  if (request != 0) answers_.insert_or_assign({member, request}, Answer{std::move(numbers), held});
 }
 
 std::vector<WorkLedger::Item> WorkLedger::hand_batch_to(Member member, std::uint64_t request,
@@ -84,10 +96,13 @@ std::vector<WorkLedger::Item> WorkLedger::hand_batch_to(Member member, std::uint
   }
   std::vector<Item> items;
   if (count < 2) return items;
+  std::vector<std::uint64_t> numbers;
   for (; count != 0; --count) {
-    items.push_back(hand_to(member, request));
-    hands_[member].at(items.back().number).is_unseen = true;
+    items.push_back(give(member, request));
+    numbers.push_back(items.back().number);
+    hands_[member].at(numbers.back()).is_unseen = true;
   }
+  note_answer(member, request, std::move(numbers));
   return items;
 }
 
@@ -104,22 +119,20 @@ void WorkLedger::acknowledge(Member member, std::uint64_t number) {
   ++acknowledged_;
 }
 
-std::vector<std::uint64_t> WorkLedger::handed_for(Member member, std::uint64_t request) const {
-  std::vector<std::uint64_t> numbers;
-  const auto hands = hands_.find(member);
-  if (hands == hands_.end()) return numbers;
-  for (const auto& [number, item] : hands->second)
-    if (item.request == request) numbers.push_back(number);
-  return numbers;
+std::vector<std::uint64_t> WorkLedger::take_answer(Member member, std::uint64_t request) {
+  auto answer = answers_.extract({member, request});
+  return answer ? std::move(answer.mapped().numbers) : std::vector<std::uint64_t>();
 }
 
 void WorkLedger::acknowledge_batch(Member member, std::uint64_t request) {
-  for (const std::uint64_t number : handed_for(member, request)) acknowledge(member, number);
+  for (const std::uint64_t number : take_answer(member, request)) acknowledge(member, number);
 }
 
 void WorkLedger::note_seen(Member member, std::uint64_t request) {
-  for (const std::uint64_t number : handed_for(member, request))
-    hands_[member].at(number).is_unseen = false;
+  for (const std::uint64_t number : take_answer(member, request)) {
+    Hands& hands = hands_[member];
+    if (const auto held = hands.find(number); held != hands.end()) held->second.is_unseen = false;
+  }
 }
 
 void WorkLedger::return_untried(Item item) {
@@ -147,6 +160,9 @@ std::optional<WorkLedger::Item> WorkLedger::take(Member member, std::uint64_t nu
   if (!held) return std::nullopt;
   GANTRY_ASSERT(in_hand_ != 0);
   --in_hand_;
+  if (const auto answer = answers_.find({member, held.mapped().request});
+      answer != answers_.end() && --answer->second.held == 0)
+    answers_.erase(answer);
   return std::move(held.mapped());
 }
 
@@ -166,12 +182,14 @@ void WorkLedger::failed(Member member, std::uint64_t number) {
 }
 
 void WorkLedger::not_read(Member member, std::uint64_t request) {
-  for (const std::uint64_t number : handed_for(member, request)) not_delivered(member, number);
+  for (const std::uint64_t number : take_answer(member, request)) not_delivered(member, number);
 }
 
 void WorkLedger::take_all_back(Member member) {
   auto hands = hands_.extract(member);
   if (!hands) return;
+  answers_.erase(answers_.lower_bound({member, 0}),
+                 answers_.upper_bound({member, ~std::uint64_t{0}}));
   GANTRY_ASSERT(hands.mapped().size() <= in_hand_);
   in_hand_ -= hands.mapped().size();
   for (auto& [number, item] : hands.mapped()) return_item(std::move(item));

@@ -64,6 +64,7 @@ class WorkLedger {
                                                 std::size_t most);
   /// Ignores what that member does not hold.
   void acknowledge(Member member, std::uint64_t number);
+  // Of what a member was handed for a request, which is not 0, it is heard once: these three.
   /// All that the member was handed for that request.
   void acknowledge_batch(Member member, std::uint64_t request);
   void note_seen(Member member, std::uint64_t request);
@@ -71,14 +72,14 @@ class WorkLedger {
   void take_all_back(Member member);
   /// As take_back() of what never arrived, through the member's fault: it does not count as a try.
   void not_delivered(Member member, std::uint64_t number);
+  /// The same of all that the member was handed for that request and still holds.
+  void not_read(Member member, std::uint64_t request);
   /// As take_back() of an item that cannot be handed over: it counts as a try, and others are next.
   void failed(Member member, std::uint64_t number);
   /// True if no item waits that failed less often than `failures`.
   [[nodiscard]] bool is_last_resort(unsigned failures) const noexcept {
     return waiting_.empty() || waiting_.begin()->failures >= failures;
   }
-  /// The same of all that the member was handed for that request and still holds.
-  void not_read(Member member, std::uint64_t request);
 
   [[nodiscard]] std::size_t copied() const noexcept { return copied_; }
   [[nodiscard]] bool is_empty() const noexcept { return waiting_.empty() && in_hand_ == 0; }
@@ -90,7 +91,12 @@ class WorkLedger {
   [[nodiscard]] std::optional<Item> take(Member member, std::uint64_t number);
   void return_item(Item item);
   void return_untried(Item item);
-  [[nodiscard]] std::vector<std::uint64_t> handed_for(Member member, std::uint64_t request) const;
+  [[nodiscard]] Item give(Member member, std::uint64_t request);
+  /// In place of an earlier one to a request that a stranger gave the same number.
+  void note_answer(Member member, std::uint64_t request, std::vector<std::uint64_t> numbers);
+  /// What the member was handed for that request, if it has not been asked for that; it may have
+  /// left the member's hands.
+  [[nodiscard]] std::vector<std::uint64_t> take_answer(Member member, std::uint64_t request);
   void forget(const Item& item) noexcept;
 
   struct ByTurn {
@@ -99,10 +105,16 @@ class WorkLedger {
     }
   };
   using Hands = std::map<std::uint64_t, Item>;
+  struct Answer {
+    std::vector<std::uint64_t> numbers;
+    std::size_t held = 0;  // of these, at most; at least one
+  };
 
   const unsigned most_tries_;
   std::set<Item, ByTurn> waiting_;
   std::map<Member, Hands> hands_;
+  // Of a request that its member has said nothing of, so that no word costs more than its items.
+  std::map<std::pair<Member, std::uint64_t>, Answer> answers_;
   std::size_t in_hand_ = 0;
   std::size_t copied_ = 0;
   std::uint64_t put_ = 0;

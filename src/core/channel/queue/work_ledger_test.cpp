@@ -89,6 +89,31 @@ TEST(WorkLedger, WhatWasNotReadGoesBackUntried) {
   EXPECT_EQ(report_of(ledger).redelivered, 0u);
 }
 
+// So that a member, with many items in hand, cannot have all of them looked at by each of its
+// words.
+TEST(WorkLedger, HearsOfARequestOnce) {
+  WorkLedger ledger(0);
+  for (std::uint8_t i = 1; i <= 6; ++i) ledger.put(payload_of(i));
+  ASSERT_EQ(ledger.hand_batch_to(7, 5, 3).size(), 3u);
+  ledger.note_seen(8, 5);
+  ledger.note_seen(7, 5);
+  ledger.not_read(7, 5);
+  ledger.acknowledge_batch(7, 5);
+  EXPECT_EQ(report_of(ledger).in_hand, 3u);
+  ASSERT_EQ(ledger.hand_batch_to(7, 5, 3).size(), 3u);  // a stranger's numbers may be any
+  ledger.acknowledge(7, 4);
+  ledger.take_back(7, 5);
+  ledger.acknowledge_batch(7, 5);
+  EXPECT_EQ(report_of(ledger).acknowledged, 2u);
+  EXPECT_EQ(report_of(ledger).in_hand, 3u);
+  ledger.take_all_back(7);
+  const auto again = ledger.hand_batch_to(7, 5, 3);
+  ASSERT_EQ(again.size(), 3u);
+  EXPECT_EQ(again[0].tries, 2u);  // it was seen
+  ledger.not_read(7, 5);
+  EXPECT_EQ(ledger.hand_to(8).tries, 2u);
+}
+
 TEST(WorkLedger, NobodyAcknowledgesOrReturnsWhatAnotherHolds) {
   WorkLedger ledger(0);
   ledger.put(payload_of(1));
