@@ -13,7 +13,7 @@ enum class ToQueue : std::uint32_t {
   place_back = 4,    ///< The member puts nothing where it was granted a place.
   gave_up = 5,       ///< As left_line; and whatever the answer gave, the member will not use it.
   batch_done = 6,    ///< Of an answer that is a batch, the request's number: all are acknowledged.
-  batch_seen = 7,    ///< The same: the member's user has them now, so that they count as a try.
+  batch_seen = 7,    ///< Of an answer to a request for several: the user has it now, as a try.
 };
 
 /// What a post, and the reply to an item's request, is: in MessageInfo::type.

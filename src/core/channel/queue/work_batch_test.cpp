@@ -128,6 +128,29 @@ TEST_F(Batches, OnlyItemsThatWereSeenHaveBeenTried) {
   EXPECT_EQ(queue.report().dropped, 7U);
 }
 
+// The same of an item that get_many() is given alone, since it is large, or no other one waits.
+TEST_F(Batches, AnItemThatComesAloneIsNoTryBeforeItIsSeen) {
+  for (const Bytes size : {Bytes{10}, Bytes{5000}}) {
+    WorkQueue queue = open({.most_tries = 1});
+    WorkMember putter = join();
+    {
+      WorkMember leaves = join(Acknowledge::by_hand);
+      EXPECT_EQ(leaves.get_many(8, Deadline::now()).error().code, Code::timed_out);
+      while (queue.report().waiting_workers != 1) std::this_thread::yield();
+      put_many(putter, std::vector<Bytes>{size});
+      while (queue.report().in_hand != 1) std::this_thread::yield();
+    }
+    WorkMember stays = join(Acknowledge::by_hand);
+    auto items = get_many(stays, 8);
+    ASSERT_EQ(items.size(), 1U);
+    EXPECT_EQ(items[0].tries(), 1U);
+    items.clear();  // seen, and not done
+    queue.finish();
+    ASSERT_TRUE(queue.wait_until_done(soon()));
+    EXPECT_EQ(queue.report().dropped, 1U);
+  }
+}
+
 TEST_F(Batches, WhatAGetterHadNotDoneGoesToAnother) {
   WorkQueue queue = open();
   WorkMember putter = join();

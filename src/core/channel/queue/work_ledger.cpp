@@ -60,16 +60,17 @@ void WorkLedger::put(std::shared_ptr<const WorkPayload> payload) {
   waiting_.insert(waiting_.end(), {++put_, 0, 0, 0, false, std::move(payload)});
 }
 
-WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request) {
-  Item item = give(member, request);
+WorkLedger::Item WorkLedger::hand_to(Member member, std::uint64_t request, bool will_say) {
+  Item item = give(member, request, will_say);
   note_answer(member, request, {item.number});
   return item;
 }
 
-WorkLedger::Item WorkLedger::give(Member member, std::uint64_t request) {
+WorkLedger::Item WorkLedger::give(Member member, std::uint64_t request, bool will_say) {
   GANTRY_ASSERT(!waiting_.empty());
   Item item = std::move(waiting_.extract(waiting_.begin()).value());
   item.request = request;
+  item.is_unseen = will_say;
   if (item.tries++ != 0) ++redelivered_;
   const bool is_new = hands_[member].emplace(item.number, item).second;
   GANTRY_ASSERT(is_new);  // I1
@@ -98,9 +99,8 @@ std::vector<WorkLedger::Item> WorkLedger::hand_batch_to(Member member, std::uint
   if (count < 2) return items;
   std::vector<std::uint64_t> numbers;
   for (; count != 0; --count) {
-    items.push_back(give(member, request));
+    items.push_back(give(member, request, true));
     numbers.push_back(items.back().number);
-    hands_[member].at(numbers.back()).is_unseen = true;
   }
   note_answer(member, request, std::move(numbers));
   return items;
@@ -178,6 +178,7 @@ void WorkLedger::failed(Member member, std::uint64_t number) {
   auto item = take(member, number);
   if (!item) return;
   ++item->failures;
+  item->is_unseen = false;  // its holder's user never will
   return_item(std::move(*item));
 }
 

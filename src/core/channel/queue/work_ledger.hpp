@@ -33,7 +33,7 @@ class WorkPayload {
 /// Items and who has them. Knows nothing of channels. Used by one thread.
 //   I1  An item is in exactly one place: waiting_, or the hands of one member.
 //   I2  It leaves for good only when its holder acknowledges it, or after most_tries.
-//   I4  An item of a batch that its holder's user has not seen comes back without a try.
+//   I4  An answer to get_many() that the holder's user has not seen comes back without a try.
 //   I3  An item that comes back goes in front of items that were never out, in the order of its
 //       number. An item that could not be handed over goes behind all that failed less often.
 class WorkLedger {
@@ -44,7 +44,7 @@ class WorkLedger {
     unsigned tries = 0;
     unsigned failures = 0;      ///< How often it could not be handed over.
     std::uint64_t request = 0;  ///< Of its holder's, which it was the answer to.
-    bool is_unseen = false;     ///< It went in a batch, of which the holder has not said more. I4
+    bool is_unseen = false;     ///< The holder, which will say that its user saw it, has not. I4
     std::shared_ptr<const WorkPayload> payload;
   };
 
@@ -57,8 +57,9 @@ class WorkLedger {
   [[nodiscard]] std::shared_ptr<const WorkPayload> next_payload() const {
     return waiting_.empty() ? nullptr : waiting_.begin()->payload;
   }
-  /// The first that waits, which is in the member's hands from now on. There is one.
-  [[nodiscard]] Item hand_to(Member member, std::uint64_t request = 0);
+  /// The first that waits, which is in the member's hands from now on. There is one. `will_say`:
+  /// the member says when its user has seen it.
+  [[nodiscard]] Item hand_to(Member member, std::uint64_t request = 0, bool will_say = false);
   /// The first ones that wait, if they are at least two that may go in one message: at most `most`.
   [[nodiscard]] std::vector<Item> hand_batch_to(Member member, std::uint64_t request,
                                                 std::size_t most);
@@ -91,7 +92,7 @@ class WorkLedger {
   [[nodiscard]] std::optional<Item> take(Member member, std::uint64_t number);
   void return_item(Item item);
   void return_untried(Item item);
-  [[nodiscard]] Item give(Member member, std::uint64_t request);
+  [[nodiscard]] Item give(Member member, std::uint64_t request, bool will_say);
   /// In place of an earlier one to a request that a stranger gave the same number.
   void note_answer(Member member, std::uint64_t request, std::vector<std::uint64_t> numbers);
   /// What the member was handed for that request, if it has not been asked for that; it may have

@@ -296,9 +296,11 @@ Result<WorkItem> WorkMember::Impl::open_item(Message message) {
   item.message_ = std::move(message);
   item.number_ = header.number;
   item.tries_ = static_cast<unsigned>(std::max<std::uint64_t>(header.tries, 1));
-  if (options_.acknowledge == Acknowledge::by_hand)
-    item.acknowledger_ = acknowledger_;
-  else
+  const bool by_hand = options_.acknowledge == Acknowledge::by_hand;
+  if (by_hand) item.acknowledger_ = acknowledger_;
+  if (by_hand && item_.most > 1)
+    static_cast<void>(acknowledger_->tell(ToQueue::batch_seen, item.message().info().correlation));
+  else if (!by_hand)
     static_cast<void>(acknowledger_->tell(ToQueue::acknowledged, item.number_));
   return item;
 }

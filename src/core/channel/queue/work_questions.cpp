@@ -69,7 +69,8 @@ bool deliver_batch(WorkLedger& ledger, Request& asking, std::size_t most) {
 /// False: the item could not be handed over, and another one waits.
 bool deliver(WorkLedger& ledger, Request& asking, std::size_t most) {
   if (most > 1 && deliver_batch(ledger, asking, most)) return true;
-  const WorkLedger::Item item = ledger.hand_to(asking.sender().id, asking.correlation());
+  const bool will_say = most_of(asking) > 1;
+  const WorkLedger::Item item = ledger.hand_to(asking.sender().id, asking.correlation(), will_say);
   const ItemHeader header{item.number, item.tries};
   Draft draft = item.payload->draft();
   draft.copy(std::as_bytes(std::span(&header, 1)));
