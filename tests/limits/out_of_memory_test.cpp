@@ -277,6 +277,64 @@ TEST(OutOfMemory, OfAProducerThatCutsAReaderLeavesThatReadersPlacesAlone) {
   EXPECT_LT(after, kMostToHear);
 }
 
+// A thread that does the dispatcher's work: each item comes once, or the queue ends for all.
+TEST(OutOfMemory, OfAnOwnerThatPutsLosesAndDoublesNothingOfItsQueue) {
+  const auto soon = [] { return Deadline::after(std::chrono::seconds(10)); };
+  long after = 0, ended = 0;
+  for (bool untouched = false; !untouched && after < kMostToHear; ++after) {
+    const test::ChannelFolder folder;
+    auto runtime = Runtime::create({.directory = folder.path()});
+    WorkQueueOptions options;
+    options.channel.directory = folder.path();
+    auto queue = must(WorkQueue::open("jobs", options, runtime->default_engine()));
+    WorkMemberOptions ours;
+    ours.directory = folder.path();
+    const auto join = [&] {
+      return must(WorkMember::connect("jobs", ours, runtime->default_engine(), soon()));
+    };
+    WorkMember putter = join();
+    const std::array<std::byte, 8> payload{};
+    for (int i = 0; i < 3; ++i) ASSERT_TRUE(putter.put(payload, soon()));
+    std::optional<Code> code;
+    std::thread getting([&, getter = join()]() mutable {
+      while (!code)
+        if (const auto item = getter.get(soon());
+            !item && item.error().code != Code::out_of_memory)  // of its answer: it asks again
+          code = item.error().code;
+    });
+    const auto is_waiting = [&] {
+      const WorkQueueReport report = queue.report();
+      return report.acknowledged == 3 && report.waiting_workers == 1;
+    };
+    while (!is_waiting()) std::this_thread::yield();
+    const auto put = [&] {
+      const Failing failing(after, true);
+      auto result = queue.put_here(payload);
+      untouched = Failing::is_over();
+      return result;
+    };
+    auto result = put();
+    if (!result) {
+      EXPECT_EQ(result.error().code, Code::out_of_memory) << after;
+      result = queue.put_here(payload);
+    }
+    if (result) {
+      EXPECT_TRUE(*result) << after;
+      queue.finish();
+      EXPECT_TRUE(queue.wait_until_done(soon())) << after;
+      EXPECT_EQ(queue.report().put, 4u) << after;
+      EXPECT_EQ(queue.report().acknowledged, 4u) << after;
+    } else {
+      ++ended;
+      EXPECT_FALSE(queue.wait_until_done(soon())) << after;
+    }
+    getting.join();
+    EXPECT_TRUE(code == Code::closed || (!result && code)) << after;
+  }
+  EXPECT_GT(ended, 0);
+  EXPECT_LT(after, kMostToHear);
+}
+
 TEST(OutOfMemory, IsAnErrorOfMakingARuntime) {
   const auto make = [](Runtime&) -> Result<void> {
     auto made = Runtime::create({.directory = {}, .engine = "thread"});

@@ -112,7 +112,9 @@ class GANTRY_LOCAL WorkQueue::Impl {
   [[nodiscard]] Result<void> serve();
   /// The dispatcher's thread and those of put_here() have their turns in the order of their coming.
   [[nodiscard]] std::unique_lock<std::mutex> my_turn();
-  [[nodiscard]] Result<void> take_in();
+  template <class Work>
+  [[nodiscard]] auto in_turn(Work work) -> decltype(work());
+  [[nodiscard]] Result<bool> take_in();
   void take_request(Request request);
   void take(Inbox::Delivery delivery);
   void take_batch(Member member, Message message);
@@ -137,6 +139,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   std::mutex next_turn_;  // held while waiting for turn_
   std::mutex turn_;       // guards what follows, and the use of server_
   bool has_ended_ = false;
+  std::optional<Error> failed_;  // the turn of another thread: the dispatcher ends with it
   WorkLedger ledger_;
   WaitingLine asking_;
   WorkQuestions questions_;
@@ -203,6 +206,7 @@ Result<void> WorkQueue::Impl::serve() {
     const Wishes wishes = wishes_now();
     if (wishes.stop) return {};
     auto mine = my_turn();
+    if (failed_) return tl::unexpected(*failed_);
     const bool is_expecting =
         server_->inbox().is_expecting();  // after the wishes, before the looks
     std::size_t found = 0;
@@ -395,29 +399,47 @@ WorkQueueReport WorkQueue::Impl::report() const {
 
 // ---- items of this process: its thread does the dispatcher's work for them
 
+// What fails in the midst may have lost something: the queue ends, as if it was the dispatcher's.
+template <class Work>
+auto WorkQueue::Impl::in_turn(Work work) -> decltype(work()) {
+  const auto mine = my_turn();
+  if (has_ended_) return fail(Code::peer_gone, fmt::format("queue '{}': it has ended", name_));
+  if (failed_) return tl::unexpected(*failed_);
+  auto done = guarded(std::move(work));
+  if (done || done.error().code == Code::timed_out) return done;
+  failed_ = done.error();
+  ring(stop_event_.get());
+  return done;
+}
+
 Result<bool> WorkQueue::Impl::put_here(ConstByteSpan payload) {
   if (payload.size() > WorkMember::kMostBatchedItem || options_.most_items != 0) return false;
   auto copy = std::make_shared<std::vector<std::byte>>();
   copy->reserve(payload.size() + 1);  // an empty item has an address
   copy->assign(payload.begin(), payload.end());
   const ConstByteSpan bytes(copy->data(), copy->size());
-  const auto mine = my_turn();
-  if (has_ended_) return fail(Code::peer_gone, fmt::format("queue '{}': it has ended", name_));
-  if (ledger_.copied() >= options_.most_copied) return false;
-  questions_.note_put(kHere);
-  if (is_closed_) {
-    ledger_.drop_put();
+  auto item = std::make_shared<WorkPayload>(std::move(copy), bytes, true);
+  return in_turn([&]() -> Result<bool> {
+    if (ledger_.copied() >= options_.most_copied) return false;
+    questions_.note_put(kHere);
+    if (is_closed_) {
+      ledger_.drop_put();
+      return true;
+    }
+    ledger_.put(std::move(item));
+    bool has_all = true;
+    if (!asking_.is_empty()) {  // maybe those who ask have left the line
+      GANTRY_ASSIGN(has_all, take_in());
+    }
+    if (has_all) publish_report();
     return true;
-  }
-  ledger_.put(std::make_shared<WorkPayload>(std::move(copy), bytes, true));
-  if (!asking_.is_empty()) GANTRY_TRY(take_in());  // maybe those who ask have left the line
-  publish_report();
-  return true;
+  });
 }
 
-// What has come is taken in by this thread, as far as it can. What is left is the dispatcher's,
-// which sleeps as before: the inbox has been looked at until nothing was there, or it is rung.
-Result<void> WorkQueue::Impl::take_in() {
+// What has come is taken in by this thread, as far as it can: true if it was all. What is left is
+// the dispatcher's, which sleeps as before: the inbox has been looked at until nothing was there,
+// or it is rung. Then it publishes the next report: one of now could be of before what was put.
+Result<bool> WorkQueue::Impl::take_in() {
   std::size_t found = 0;
   for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
     GANTRY_ASSIGN(finds, server_->take_one());
@@ -427,29 +449,29 @@ Result<void> WorkQueue::Impl::take_in() {
     answer(found < kLooksOfTurn && !is_rung(0), false);
   if (found == kLooksOfTurn || questions_.has_some() || !leaving_.empty() || finishes_by_)
     ring(stop_event_.get());
-  return {};
+  return found < kLooksOfTurn;
 }
 
 Result<WorkItem> WorkQueue::Impl::take_here() {
-  const auto mine = my_turn();
-  if (has_ended_) return fail(Code::peer_gone, fmt::format("queue '{}': it has ended", name_));
-  GANTRY_TRY(take_in());
-  const auto payload = ledger_.next_payload();
-  const auto bytes = payload == nullptr ? std::nullopt : payload->small_bytes();
-  // An item that a member gives up, and that comes back, is before the others.
-  if (!bytes || !asking_.is_empty() || !leaving_.empty()) {
-    publish_report();
-    return fail(Code::timed_out, fmt::format("queue '{}': nothing waits", name_));
-  }
-  const WorkLedger::Item given = ledger_.hand_to(kHere);
-  WorkItem item;
-  item.batch_ = std::make_shared<const std::vector<std::byte>>(bytes->begin(), bytes->end());
-  item.part_ = *item.batch_;
-  item.number_ = given.number;
-  item.tries_ = given.tries;
-  ledger_.acknowledge(kHere, given.number);
-  publish_report();
-  return item;
+  return in_turn([&]() -> Result<WorkItem> {
+    GANTRY_ASSIGN(const bool has_all, take_in());
+    const auto payload = ledger_.next_payload();
+    const auto bytes = payload == nullptr ? std::nullopt : payload->small_bytes();
+    // An item that a member gives up, and that comes back, is before the others.
+    if (!bytes || !asking_.is_empty() || !leaving_.empty()) {
+      if (has_all) publish_report();
+      return fail(Code::timed_out, fmt::format("queue '{}': nothing waits", name_));
+    }
+    const WorkLedger::Item given = ledger_.hand_to(kHere);
+    WorkItem item;
+    item.batch_ = std::make_shared<const std::vector<std::byte>>(bytes->begin(), bytes->end());
+    item.part_ = *item.batch_;
+    item.number_ = given.number;
+    item.tries_ = given.tries;
+    ledger_.acknowledge(kHere, given.number);
+    if (has_all) publish_report();
+    return item;
+  });
 }
 
 // A report may be of before what was put just now: the thread is asked for a new one.
