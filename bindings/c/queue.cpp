@@ -2,6 +2,8 @@
 
 #include <gantry/queue.h>
 
+#include <memory>
+
 #include "options.hpp"
 #include "parts.hpp"
 
@@ -109,8 +111,8 @@ Result<void> put_all(gantry::WorkMember& member, std::span<const gantry::ConstBy
 
 /// `get`: of a member, a number of items and a deadline.
 template <class Get>
-gantry_code get_into(gantry_consumer* consumer, std::size_t most, std::int64_t timeout_ns,
-                     gantry_message** messages, std::size_t* count, Get get) {
+gantry_code get_into(gantry_consumer* consumer, std::int64_t timeout_ns, gantry_message** messages,
+                     std::size_t* count, Get get) {
   return c::guarded([&]() -> Result<void> {
     GANTRY_C_TRY(c::clear(count, "count"));
     GANTRY_C_TRY(c::check_pointer(messages, "messages"));
@@ -119,11 +121,14 @@ gantry_code get_into(gantry_consumer* consumer, std::size_t most, std::int64_t t
     auto* const member = member_of(consumer);
     if (member == nullptr) return no_member();
     GANTRY_C_ASSIGN(std::vector<gantry::WorkItem> items, get(*member, deadline));
-    if (items.size() > most)  // of a get for more: it is given back
-      return c::fail(Code::invalid_argument, std::to_string(items.size()) +
-                                                 " items were handed out, for " +
-                                                 std::to_string(most) + " places");
-    for (gantry::WorkItem& item : items) c::hand_out_item(&messages[(*count)++], std::move(item));
+    std::vector<std::unique_ptr<gantry_message>> made;  // all of them, or none is the caller's
+    made.reserve(items.size());
+    for (gantry::WorkItem& item : items) {
+      gantry_message* one = nullptr;
+      c::hand_out_item(&one, std::move(item));
+      made.emplace_back(one);
+    }
+    for (auto& one : made) messages[(*count)++] = one.release();
     return {};
   });
 }
@@ -265,7 +270,7 @@ gantry_code gantry_queue_put_many(gantry_producer* producer, const gantry_part* 
 gantry_code gantry_queue_get_many(gantry_consumer* consumer, std::size_t most,
                                   std::int64_t timeout_ns, gantry_message** messages,
                                   std::size_t* count) {
-  return get_into(consumer, most, timeout_ns, messages, count,
+  return get_into(consumer, timeout_ns, messages, count,
                   [most](gantry::WorkMember& member, gantry::Deadline deadline) {
                     return member.get_many(most, deadline);
                   });
@@ -274,9 +279,9 @@ gantry_code gantry_queue_get_many(gantry_consumer* consumer, std::size_t most,
 gantry_code gantry_queue_withdraw_many(gantry_consumer* consumer, std::size_t most,
                                        std::int64_t timeout_ns, gantry_message** messages,
                                        std::size_t* count) {
-  return get_into(consumer, most, timeout_ns, messages, count,
-                  [](gantry::WorkMember& member, gantry::Deadline deadline) {
-                    return member.withdraw_many(deadline);
+  return get_into(consumer, timeout_ns, messages, count,
+                  [most](gantry::WorkMember& member, gantry::Deadline deadline) {
+                    return member.withdraw_many(deadline, most);
                   });
 }
 

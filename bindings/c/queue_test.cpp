@@ -92,6 +92,17 @@ TEST_F(Queues, SeveralItemsGoInOneCall) {
   EXPECT_EQ(count, 0U);
   EXPECT_EQ(gantry_queue_withdraw_many(getting.get(), 7, kPatienceNs, messages.data(), &count),
             GANTRY_TIMED_OUT);
+  EXPECT_EQ(gantry_queue_get_many(getting.get(), 7, 0, messages.data(), &count), GANTRY_TIMED_OUT);
+  ASSERT_OK(gantry_queue_put_many(putting.get(), parts.data(), 7, kPatienceNs, &put));
+  while (report().in_hand != 7) std::this_thread::yield();
+  EXPECT_EQ(gantry_queue_withdraw_many(getting.get(), 3, kPatienceNs, messages.data(), &count),
+            GANTRY_TIMED_OUT);  // what the get was given is for seven
+  for (std::size_t next = 0; next < 7; ++next) {
+    Owned<gantry_message> item;
+    ASSERT_OK(gantry_receive(getting.get(), kPatienceNs, Out(item)));
+    expect_bytes(item.get(), 10 * next, next);
+    EXPECT_OK(gantry_done(item.get()));
+  }
   EXPECT_REFUSED(gantry_queue_get_many(getting.get(), 0, 0, messages.data(), &count),
                  GANTRY_INVALID_ARGUMENT, "0 items", "1 or more");
   gantry_tensor tensor{};

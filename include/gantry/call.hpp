@@ -459,8 +459,10 @@ class GANTRY_API WorkMember {
   /// an item did not come or the queue did not answer by `deadline`. If the queue did not answer,
   /// it takes back any item that it has handed out.
   [[nodiscard]] Result<WorkItem> withdraw(Deadline deadline = Deadline::never());
-  /// The same after a get_many(). After that withdraw() returns nothing: the queue takes all back.
-  [[nodiscard]] Result<std::vector<WorkItem>> withdraw_many(Deadline deadline = Deadline::never());
+  /// The same after a get_many(). If that was for more than `most`, or withdraw() is called after
+  /// it, nothing is returned: the queue takes all back.
+  [[nodiscard]] Result<std::vector<WorkItem>> withdraw_many(Deadline deadline = Deadline::never(),
+                                                            std::size_t most = kMostBatched);
 
   // Requests to the queue. A request that was interrupted or timed out continues when it is
   // repeated. Errors of all: `timed_out`, `interrupted`, `peer_gone`.

@@ -31,7 +31,8 @@ GANTRY_C_API gantry_code gantry_queue_put_many(gantry_producer* producer, const 
 GANTRY_C_API gantry_code gantry_queue_get_many(gantry_consumer* consumer, size_t most,
                                                int64_t timeout_ns, gantry_message** messages,
                                                size_t* count);
-/// gantry_queue_withdraw() after a gantry_queue_get_many(); `messages` has as many places as there.
+/// gantry_queue_withdraw() after a gantry_queue_get_many(); `messages` has `most` places. If that
+/// was for more, the queue takes all back, and this is GANTRY_TIMED_OUT.
 GANTRY_C_API gantry_code gantry_queue_withdraw_many(gantry_consumer* consumer, size_t most,
                                                     int64_t timeout_ns, gantry_message** messages,
                                                     size_t* count);

@@ -353,8 +353,8 @@ Result<WorkItem> WorkMember::withdraw(Deadline deadline) {
   return guarded_on(impl_, "WorkMember",
                     [&] { return impl_->withdraw(1, deadline).map(first_of); });
 }
-Result<std::vector<WorkItem>> WorkMember::withdraw_many(Deadline deadline) {
-  return guarded_on(impl_, "WorkMember", [&] { return impl_->withdraw(kMostBatched, deadline); });
+Result<std::vector<WorkItem>> WorkMember::withdraw_many(Deadline deadline, std::size_t most) {
+  return guarded_on(impl_, "WorkMember", [&] { return impl_->withdraw(most, deadline); });
 }
 Result<void> WorkMember::reserve(Deadline deadline) {
   return guarded_on(impl_, "WorkMember", [&] { return impl_->reserve(deadline); });
