@@ -108,11 +108,12 @@ class _Pickler(pickle.Pickler):
 
 
 def _is_small_array(value: Any) -> bool:
-    """One of NumPy's own, which needs none of multiprocessing's reducers and stays in the stream."""
+    """One of NumPy's own, which has none of multiprocessing's reducers and stays in the stream."""
     of = type(value)
     return (
         of.__module__ == "numpy" and of.__qualname__ == "ndarray"
         and value.nbytes < _SMALL and not value.dtype.hasobject
+        and of not in cast(Any, ForkingPickler)._extra_reducers
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import random
 import signal
 import struct
 import threading
+from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from unittest import mock
 
@@ -113,6 +114,15 @@ class Codes(Queues):
             self.assertIsNone(_core.encode_item(value))
             there.put(value)
             self.assert_same(there.get(timeout=30), value)
+
+    def test_a_reducer_of_the_users_is_used_for_small_arrays_too(self) -> None:
+        there, array = self.queue(), pattern(3)
+        there.put(array)
+        self.assertEqual(there.get(timeout=30).tobytes(), array.tobytes())
+        own = {type(array): lambda one: (list, (one.tobytes(),))}
+        with mock.patch.dict(ForkingPickler._extra_reducers, own):  # type: ignore[attr-defined]
+            there.put(array)
+        self.assertEqual(there.get(timeout=30), list(array.tobytes()))
 
     def test_hostile_bytes_are_an_error(self) -> None:
         there = self.queue()
