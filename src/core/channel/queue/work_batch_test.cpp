@@ -105,6 +105,24 @@ TEST_F(Batches, AnEarlierGetDoesNotLimitALaterOne) {
   EXPECT_EQ(queue.report().dropped, 0U);
 }
 
+// What was handed out for it comes back before the items behind it go to the next get().
+TEST_F(Batches, WhatAnEarlierGetWasHandedComesFirst) {
+  WorkQueue queue = open();
+  WorkMember putter = join(), getter = join();
+  const std::vector<Bytes> five(5, 10);
+  const auto most = static_cast<std::uint64_t>(2000 / kTestStride);
+  for (std::uint64_t first = 1; first <= most; first += 10) {
+    EXPECT_EQ(getter.get_many(5, Deadline::now()).error().code, Code::timed_out);
+    while (queue.report().waiting_workers != 1) std::this_thread::yield();
+    put_many(putter, five);
+    while (queue.report().in_hand != 5) std::this_thread::yield();
+    put_many(putter, five);
+    while (queue.report().waiting_items != 5) std::this_thread::yield();
+    for (std::uint64_t number = first; number < first + 10; ++number)
+      ASSERT_EQ(getter.get(soon())->number(), number);
+  }
+}
+
 // With one try, an item that nobody has seen is not lost: its member leaves with the answer unread.
 TEST_F(Batches, OnlyItemsThatWereSeenHaveBeenTried) {
   WorkQueue queue = open({.most_tries = 1});

@@ -119,6 +119,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   void take(Inbox::Delivery delivery);
   void take_batch(Member member, Message message);
   void take_note(Member member, const MessageInfo& info);
+  void give_up(Member member, std::uint64_t request);
   void part(const Departure& departure);
   void answer(bool has_all, bool must);  // has all that was sent before
   void leave_lines();
@@ -235,8 +236,7 @@ std::unique_lock<std::mutex> WorkQueue::Impl::my_turn() {
 void WorkQueue::Impl::answer(bool has_all, bool must) {
   if (has_all || must) questions_.answer_all(make_report());
   if (!has_all || leaving_.empty()) return;
-  leave_lines();               // with nothing: there was none for them
-  hand_out(ledger_, asking_);  // what those had who gave up
+  leave_lines();  // with nothing: there was none for them
   questions_.answer_all(make_report());
 }
 
@@ -319,8 +319,12 @@ void WorkQueue::Impl::take_note(Member member, const MessageInfo& info) {
       return ledger_.acknowledge_batch(member, info.correlation);
     case ToQueue::batch_seen:
       return ledger_.note_seen(member, info.correlation);
-    case ToQueue::left_line:
     case ToQueue::gave_up:
+      if (const RequestName name = RequestName::of(info.correlation);
+          name.question == WorkQuestion::item)
+        return give_up(member, name.number);
+      [[fallthrough]];
+    case ToQueue::left_line:
       if (static_cast<std::size_t>(std::ranges::count(leaving_, member, &Leaving::member)) >=
           kMostWaiting)
         return;
@@ -329,6 +333,11 @@ void WorkQueue::Impl::take_note(Member member, const MessageInfo& info) {
     case ToQueue::place_back:
       questions_.take_place_back(member);
   }
+}
+
+// At once: what comes back is before the others, also for the request that the member makes next.
+void WorkQueue::Impl::give_up(Member member, std::uint64_t request) {
+  if (!asking_.leave(member, request)) ledger_.not_read(member, request);
 }
 
 void WorkQueue::Impl::part(const Departure& departure) {
@@ -344,9 +353,8 @@ void WorkQueue::Impl::leave_lines() {
   for (const auto& [member, request, gave_up] : leaving_) {
     if (request.question == WorkQuestion::place)
       questions_.leave_place(member, request.number, gave_up);
-    else if (request.question == WorkQuestion::item && !asking_.leave(member, request.number) &&
-             gave_up)
-      ledger_.not_read(member, request.number);
+    else if (request.question == WorkQuestion::item)
+      static_cast<void>(asking_.leave(member, request.number));
   }
   leaving_.clear();
 }
