@@ -1,0 +1,555 @@
+// The calls that block, wake, or tell the time, as the library finds them at link time: they are
+// choice points, and none of them waits in the kernel. Not instrumented; see stage.hpp.
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <poll.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <sys/timerfd.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "orders/stage.hpp"
+
+namespace gantry::orders {
+namespace {
+
+// Timers of this process: an eventfd each, which is written when the clock passes.
+struct Timer {
+  int descriptor;
+  std::uint64_t at_ns;
+};
+constexpr unsigned kMostTimers = 32;
+Timer timers[kMostTimers];
+unsigned timer_count = 0;
+
+std::uint64_t next_timer() {
+  std::uint64_t first = kNever;
+  for (unsigned i = 0; i < timer_count; ++i)
+    if (timers[i].at_ns < first) first = timers[i].at_ns;
+  return first;
+}
+void fire_timers() {
+  const std::uint64_t one = 1;
+  for (unsigned i = 0; i < timer_count; ++i) {
+    if (timers[i].at_ns > stage->now_ns) continue;
+    timers[i].at_ns = kNever;
+    raw_call(SYS_write, timers[i].descriptor, reinterpret_cast<long>(&one), sizeof one);
+  }
+}
+
+long as_libc(long result) {
+  if (result >= 0 || result < -4095) return result;
+  errno = static_cast<int>(-result);
+  return -1;
+}
+template <class... Words>
+long real(long number, Words... words) {
+  return as_libc(raw_call(number, static_cast<long>(words)...));
+}
+long word(const void* pointer) {
+  return reinterpret_cast<long>(pointer);
+}
+
+std::uint64_t ns_of(const timespec* time) {
+  return static_cast<std::uint64_t>(time->tv_sec) * 1'000'000'000u +
+         static_cast<std::uint64_t>(time->tv_nsec);
+}
+// The virtual clocks differ by a constant.
+constexpr std::uint64_t kRealtimeNs = 1'700'000'000'000'000'000;
+std::uint64_t now_of(clockid_t clock) {
+  return stage->now_ns + (clock == CLOCK_REALTIME ? kRealtimeNs : 0);
+}
+std::uint64_t deadline_of(clockid_t clock, const timespec* at) {
+  const std::uint64_t ns = ns_of(at);
+  return clock == CLOCK_REALTIME ? ns - kRealtimeNs : ns;
+}
+
+bool is_nonblocking(int descriptor) {
+  return (raw_call(SYS_fcntl, descriptor, F_GETFL) & O_NONBLOCK) != 0;
+}
+bool is_ready(int descriptor, short direction) {
+  pollfd entry{descriptor, direction, 0};
+  return raw_call(SYS_poll, word(&entry), 1, 0) != 0;
+}
+
+// A call on one descriptor. Returns false when a signal is made up that interrupts it.
+bool before_call(int descriptor, short direction, bool waits, const void* place, const char* what) {
+  if (choose(Kind::call, place, what) == Fault::refuse) return false;
+  while (waits && !is_ready(descriptor, direction))
+    block(Wait::io, static_cast<std::uint64_t>(descriptor), kNever, what);
+  return true;
+}
+
+template <class Function>
+Function* next_of(Function*& found, const char* name) {
+  if (found == nullptr) found = reinterpret_cast<Function*>(dlsym(RTLD_NEXT, name));
+  return found;
+}
+
+struct Start {
+  void* (*run)(void*);
+  void* argument;
+  int index;
+};
+pthread_key_t end_key;
+pthread_t handles[kMostThreads];
+
+// Its destructor runs behind those of thread_local objects.
+void at_thread_end(void*) {
+  if (is_scheduled()) thread_ended();
+}
+void* run_thread(void* start) {
+  const Start it = *static_cast<Start*>(start);
+  free(start);
+  self = it.index;
+  pthread_setspecific(end_key, &end_key);
+  take_token();
+  return it.run(it.argument);
+}
+
+void lock_mutex(pthread_mutex_t* mutex);
+
+int wait_condition(pthread_cond_t* condition, pthread_mutex_t* mutex, std::uint64_t deadline_ns) {
+  pthread_mutex_unlock(mutex);
+  const bool has_come = block(Wait::condition, reinterpret_cast<std::uint64_t>(condition),
+                              deadline_ns, "pthread_cond_wait");
+  lock_mutex(mutex);
+  return has_come ? 0 : ETIMEDOUT;
+}
+
+long do_futex(std::uint32_t* at, int operation, std::uint32_t value, const timespec* time) {
+  const int what = operation & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+  const auto on = reinterpret_cast<std::uint64_t>(at);
+  if (what == FUTEX_WAKE || what == FUTEX_WAKE_BITSET) return wake(Wait::futex, on, value);
+  if (what != FUTEX_WAIT && what != FUTEX_WAIT_BITSET)
+    fail("futex operation %d is not known here", operation);
+  std::uint64_t deadline_ns = kNever;
+  if (time != nullptr) deadline_ns = what == FUTEX_WAIT ? stage->now_ns + ns_of(time) : ns_of(time);
+  if (__atomic_load_n(at, __ATOMIC_SEQ_CST) != value) return -EAGAIN;
+  return block(Wait::futex, on, deadline_ns, "futex") ? 0 : -ETIMEDOUT;
+}
+
+}  // namespace
+
+long raw_call(long number, long a, long b, long c, long d, long e, long f) noexcept {
+  long result;  // NOLINT: written by the kernel
+  register long r10 asm("r10") = d;
+  register long r8 asm("r8") = e;
+  register long r9 asm("r9") = f;
+  asm volatile("syscall"
+               : "=a"(result)
+               : "a"(number), "D"(a), "S"(b), "d"(c), "r"(r10), "r"(r8), "r"(r9)
+               : "rcx", "r11", "memory");
+  return result;
+}
+
+void end_process(int code) noexcept {
+  stage->process[me().process].is_exiting = true;
+  call_referee();
+  raw_call(SYS_exit_group, code);
+  for (;;) raw_call(SYS_pause);
+}
+
+namespace {
+using MutexCall = int(pthread_mutex_t*);
+MutexCall *real_lock = nullptr, *real_try = nullptr, *real_unlock = nullptr;
+
+void lock_mutex(pthread_mutex_t* mutex) {
+  while (next_of(real_try, "pthread_mutex_trylock")(mutex) != 0)
+    block(Wait::mutex, reinterpret_cast<std::uint64_t>(mutex), kNever, "pthread_mutex_lock");
+}
+}  // namespace
+
+}  // namespace gantry::orders
+
+using namespace gantry::orders;  // NOLINT: what follows has names of the C library
+
+#define PLACE __builtin_return_address(0)
+
+// The first of all handlers that a fork() runs in the child, which has no slot yet.
+__attribute__((constructor(101))) static void watch_forks() {
+  pthread_atfork(nullptr, nullptr, [] { self = -1; });
+}
+
+extern "C" {
+
+// ---- descriptors ---------------------------------------------------------------------------
+
+int poll(pollfd* entries, nfds_t count, int timeout_ms) {
+  if (!is_scheduled()) return static_cast<int>(real(SYS_poll, word(entries), count, timeout_ms));
+  if (choose(Kind::call, PLACE, "poll") == Fault::refuse && timeout_ms != 0) {
+    errno = EINTR;
+    return -1;
+  }
+  const std::uint64_t deadline_ns =
+      timeout_ms < 0 ? kNever : stage->now_ns + static_cast<std::uint64_t>(timeout_ms) * 1'000'000u;
+  for (;;) {
+    fire_timers();
+    const long ready = raw_call(SYS_poll, word(entries), static_cast<long>(count), 0);
+    if (ready != 0 || stage->now_ns >= deadline_ns) return static_cast<int>(as_libc(ready));
+    const std::uint64_t timer_ns = next_timer();
+    block(Wait::io, count == 0 ? 0 : static_cast<std::uint64_t>(entries[0].fd),
+          timer_ns < deadline_ns ? timer_ns : deadline_ns, "poll");
+  }
+}
+int __poll_chk(pollfd* entries, nfds_t count, int timeout_ms, size_t) {
+  return poll(entries, count, timeout_ms);
+}
+
+int epoll_wait(int epoll, epoll_event* events, int most, int timeout_ms) {
+  if (!is_scheduled())
+    return static_cast<int>(real(SYS_epoll_pwait, epoll, word(events), most, timeout_ms, 0, 8));
+  if (choose(Kind::call, PLACE, "epoll_wait") == Fault::refuse && timeout_ms != 0) {
+    errno = EINTR;
+    return -1;
+  }
+  const std::uint64_t deadline_ns =
+      timeout_ms < 0 ? kNever : stage->now_ns + static_cast<std::uint64_t>(timeout_ms) * 1'000'000u;
+  for (;;) {
+    fire_timers();
+    const long ready = raw_call(SYS_epoll_pwait, epoll, word(events), most, 0, 0, 8);
+    if (ready != 0 || stage->now_ns >= deadline_ns) return static_cast<int>(as_libc(ready));
+    const std::uint64_t timer_ns = next_timer();
+    block(Wait::io, static_cast<std::uint64_t>(epoll),
+          timer_ns < deadline_ns ? timer_ns : deadline_ns, "epoll_wait");
+  }
+}
+
+#define INTERRUPTED \
+  {                 \
+    errno = EINTR;  \
+    return -1;      \
+  }
+
+ssize_t recv(int socket, void* into, size_t bytes, int flags) {
+  if (is_scheduled() &&
+      !before_call(socket, POLLIN, (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(socket), PLACE,
+                   "recv"))
+    INTERRUPTED
+  return real(SYS_recvfrom, socket, word(into), bytes, flags, 0, 0);
+}
+ssize_t recvmsg(int socket, msghdr* header, int flags) {
+  if (is_scheduled() &&
+      !before_call(socket, POLLIN, (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(socket), PLACE,
+                   "recvmsg"))
+    INTERRUPTED
+  return real(SYS_recvmsg, socket, word(header), flags);
+}
+ssize_t read(int descriptor, void* into, size_t bytes) {
+  if (is_scheduled() &&
+      !before_call(descriptor, POLLIN, !is_nonblocking(descriptor), PLACE, "read"))
+    INTERRUPTED
+  return real(SYS_read, descriptor, word(into), bytes);
+}
+int accept4(int socket, sockaddr* address, socklen_t* size, int flags) {
+  if (is_scheduled() && !before_call(socket, POLLIN, !is_nonblocking(socket), PLACE, "accept"))
+    INTERRUPTED
+  return static_cast<int>(real(SYS_accept4, socket, word(address), word(size), flags));
+}
+ssize_t send(int socket, const void* from, size_t bytes, int flags) {
+  if (!is_scheduled()) return real(SYS_sendto, socket, word(from), bytes, flags, 0, 0);
+  if (!before_call(socket, POLLOUT, (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(socket), PLACE,
+                   "send"))
+    INTERRUPTED
+  const long sent = real(SYS_sendto, socket, word(from), bytes, flags, 0, 0);
+  note_io();
+  return sent;
+}
+ssize_t sendmsg(int socket, const msghdr* header, int flags) {
+  if (!is_scheduled()) return real(SYS_sendmsg, socket, word(header), flags);
+  if (!before_call(socket, POLLOUT, (flags & MSG_DONTWAIT) == 0 && !is_nonblocking(socket), PLACE,
+                   "sendmsg"))
+    INTERRUPTED
+  const long sent = real(SYS_sendmsg, socket, word(header), flags);
+  note_io();
+  return sent;
+}
+ssize_t write(int descriptor, const void* from, size_t bytes) {
+  if (!is_scheduled()) return real(SYS_write, descriptor, word(from), bytes);
+  if (!before_call(descriptor, POLLOUT, !is_nonblocking(descriptor), PLACE, "write")) INTERRUPTED
+  const long written = real(SYS_write, descriptor, word(from), bytes);
+  note_io();
+  return written;
+}
+int connect(int socket, const sockaddr* address, socklen_t size) {
+  if (is_scheduled()) choose(Kind::call, PLACE, "connect");
+  const long done = real(SYS_connect, socket, word(address), size);
+  if (is_scheduled()) note_io();
+  return static_cast<int>(done);
+}
+int shutdown(int socket, int how) {
+  if (is_scheduled()) choose(Kind::call, PLACE, "shutdown");
+  const long done = real(SYS_shutdown, socket, how);
+  if (is_scheduled()) note_io();
+  return static_cast<int>(done);
+}
+int close(int descriptor) {
+  if (is_scheduled()) choose(Kind::call, PLACE, "close");
+  for (unsigned i = 0; i < timer_count; ++i)
+    if (timers[i].descriptor == descriptor) timers[i] = timers[--timer_count];
+  const long done = real(SYS_close, descriptor);
+  if (is_scheduled()) note_io();
+  return static_cast<int>(done);
+}
+int bind(int socket, const sockaddr* address, socklen_t size) {
+  if (is_scheduled()) choose(Kind::call, PLACE, "bind");
+  const long done = real(SYS_bind, socket, word(address), size);
+  if (is_scheduled()) note_io();
+  return static_cast<int>(done);
+}
+int renameat(int from, const char* old_name, int to, const char* new_name) noexcept {
+  if (is_scheduled()) choose(Kind::call, PLACE, "renameat");
+  const long done = real(SYS_renameat, from, word(old_name), to, word(new_name));
+  if (is_scheduled()) note_io();
+  return static_cast<int>(done);
+}
+int unlinkat(int folder, const char* name, int flags) noexcept {
+  if (is_scheduled()) choose(Kind::call, PLACE, "unlinkat");
+  const long done = real(SYS_unlinkat, folder, word(name), flags);
+  if (is_scheduled()) note_io();
+  return static_cast<int>(done);
+}
+int flock(int descriptor, int operation) noexcept {
+  if (is_scheduled()) {
+    choose(Kind::call, PLACE, "flock");
+    if (operation == LOCK_UN) note_io();
+    while ((operation & LOCK_NB) == 0) {
+      const long done = raw_call(SYS_flock, descriptor, operation | LOCK_NB);
+      if (done != -EWOULDBLOCK) return static_cast<int>(as_libc(done));
+      block(Wait::io, static_cast<std::uint64_t>(descriptor), kNever, "flock");
+    }
+  }
+  return static_cast<int>(real(SYS_flock, descriptor, operation));
+}
+int timerfd_create(int clock, int flags) noexcept {
+  if (!is_scheduled()) return static_cast<int>(real(SYS_timerfd_create, clock, flags));
+  const long made = real(SYS_eventfd2, 0, EFD_CLOEXEC | EFD_NONBLOCK);
+  if (made < 0) return -1;
+  if (timer_count == kMostTimers) fail("more timers than the harness has room for");
+  timers[timer_count++] = {static_cast<int>(made), kNever};
+  return static_cast<int>(made);
+}
+int timerfd_settime(int timer, int flags, const itimerspec* at, itimerspec* before) noexcept {
+  if (!is_scheduled())
+    return static_cast<int>(real(SYS_timerfd_settime, timer, flags, word(at), word(before)));
+  for (unsigned i = 0; i < timer_count; ++i) {
+    if (timers[i].descriptor != timer) continue;
+    std::uint64_t left = 0;
+    raw_call(SYS_read, timer, word(&left), sizeof left);
+    const std::uint64_t ns = ns_of(&at->it_value);
+    timers[i].at_ns = ns == 0 ? kNever : (flags & TFD_TIMER_ABSTIME) != 0 ? ns : stage->now_ns + ns;
+  }
+  note_io();
+  return 0;
+}
+
+// ---- time ----------------------------------------------------------------------------------
+
+int clock_gettime(clockid_t clock, timespec* now) noexcept {
+  if (!is_scheduled()) return static_cast<int>(real(SYS_clock_gettime, clock, word(now)));
+  stage->now_ns += kChoiceNs;
+  const std::uint64_t ns = now_of(clock);
+  now->tv_sec = static_cast<time_t>(ns / 1'000'000'000u);
+  now->tv_nsec = static_cast<long>(ns % 1'000'000'000u);
+  return 0;
+}
+int nanosleep(const timespec* time, timespec* left) {
+  if (!is_scheduled()) return static_cast<int>(real(SYS_nanosleep, word(time), word(left)));
+  choose(Kind::call, PLACE, "nanosleep");
+  block(Wait::sleep, 0, stage->now_ns + ns_of(time), "nanosleep");
+  return 0;
+}
+int clock_nanosleep(clockid_t clock, int flags, const timespec* time, timespec* left) {
+  if (!is_scheduled())
+    return static_cast<int>(-raw_call(SYS_clock_nanosleep, clock, flags, word(time), word(left)));
+  choose(Kind::call, PLACE, "clock_nanosleep");
+  block(Wait::sleep, 0,
+        (flags & TIMER_ABSTIME) != 0 ? deadline_of(clock, time) : stage->now_ns + ns_of(time),
+        "clock_nanosleep");
+  return 0;
+}
+int sched_yield() noexcept {
+  if (!is_scheduled()) return static_cast<int>(real(SYS_sched_yield));
+  stage->alone += 500;
+  choose(Kind::call, PLACE, "sched_yield");
+  return 0;
+}
+// The library asks the kernel whether the time-stamp counter is a clock; here it is not.
+FILE* fopen64(const char* path, const char* mode) {
+  using Open = FILE*(const char*, const char*);
+  static Open* found = nullptr;
+  const char* const name = strrchr(path, '/');
+  const bool asks = name != nullptr && strcmp(name, "/current_clocksource") == 0;
+  return next_of(found, "fopen64")(asks ? "/dev/null" : path, mode);
+}
+FILE* fopen(const char* path, const char* mode) {
+  return fopen64(path, mode);
+}
+
+// ---- threads -------------------------------------------------------------------------------
+
+int pthread_create(pthread_t* thread, const pthread_attr_t* attributes, void* (*run)(void*),
+                   void* argument) noexcept {
+  using Create = int(pthread_t*, const pthread_attr_t*, void* (*)(void*), void*);
+  static Create* found = nullptr;
+  next_of(found, "pthread_create");
+  if (!is_scheduled()) return found(thread, attributes, run, argument);
+  static bool has_key = false;
+  if (!has_key) has_key = pthread_key_create(&end_key, &at_thread_end) == 0;
+  auto* const start = static_cast<Start*>(malloc(sizeof(Start)));
+  *start = {run, argument, add_thread(me().process)};
+  const int index = start->index;
+  const int error = found(thread, attributes, &run_thread, start);
+  if (error != 0) {
+    stage->thread[index].state = State::over;
+    free(start);
+    return error;
+  }
+  handles[index] = *thread;
+  choose(Kind::call, PLACE, "pthread_create");
+  return 0;
+}
+int pthread_join(pthread_t thread, void** result) {
+  using Join = int(pthread_t, void**);
+  static Join* found = nullptr;
+  next_of(found, "pthread_join");
+  if (is_scheduled()) {
+    choose(Kind::call, PLACE, "pthread_join");
+    for (unsigned i = 0; i < stage->threads; ++i) {
+      if (stage->thread[i].process != me().process || handles[i] != thread) continue;
+      while (stage->thread[i].state != State::over) block(Wait::join, i, kNever, "pthread_join");
+      handles[i] = 0;
+    }
+  }
+  return found(thread, result);
+}
+int pthread_mutex_lock(pthread_mutex_t* mutex) noexcept {
+  if (!is_scheduled()) return next_of(real_lock, "pthread_mutex_lock")(mutex);
+  choose(Kind::call, PLACE, "pthread_mutex_lock");
+  lock_mutex(mutex);
+  return 0;
+}
+int pthread_mutex_trylock(pthread_mutex_t* mutex) noexcept {
+  if (is_scheduled()) choose(Kind::call, PLACE, "pthread_mutex_trylock");
+  return next_of(real_try, "pthread_mutex_trylock")(mutex);
+}
+int pthread_mutex_unlock(pthread_mutex_t* mutex) noexcept {
+  const int error = next_of(real_unlock, "pthread_mutex_unlock")(mutex);
+  if (is_scheduled()) wake(Wait::mutex, reinterpret_cast<std::uint64_t>(mutex), kMostThreads);
+  return error;
+}
+int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
+  using Call = int(pthread_cond_t*, pthread_mutex_t*);
+  static Call* found = nullptr;
+  if (!is_scheduled()) return next_of(found, "pthread_cond_wait")(condition, mutex);
+  choose(Kind::call, PLACE, "pthread_cond_wait");
+  return wait_condition(condition, mutex, kNever);
+}
+int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
+                           const timespec* until) {
+  using Call = int(pthread_cond_t*, pthread_mutex_t*, clockid_t, const timespec*);
+  static Call* found = nullptr;
+  if (!is_scheduled())
+    return next_of(found, "pthread_cond_clockwait")(condition, mutex, clock, until);
+  choose(Kind::call, PLACE, "pthread_cond_clockwait");
+  return wait_condition(condition, mutex, deadline_of(clock, until));
+}
+int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
+                           const timespec* until) {
+  return pthread_cond_clockwait(condition, mutex, CLOCK_REALTIME, until);
+}
+int pthread_cond_signal(pthread_cond_t* condition) noexcept {
+  using Call = int(pthread_cond_t*);
+  static Call* found = nullptr;
+  if (!is_scheduled()) return next_of(found, "pthread_cond_signal")(condition);
+  choose(Kind::call, PLACE, "pthread_cond_signal");
+  wake(Wait::condition, reinterpret_cast<std::uint64_t>(condition), 1);
+  return 0;
+}
+int pthread_cond_broadcast(pthread_cond_t* condition) noexcept {
+  using Call = int(pthread_cond_t*);
+  static Call* found = nullptr;
+  if (!is_scheduled()) return next_of(found, "pthread_cond_broadcast")(condition);
+  choose(Kind::call, PLACE, "pthread_cond_broadcast");
+  wake(Wait::condition, reinterpret_cast<std::uint64_t>(condition), kMostThreads);
+  return 0;
+}
+
+// ---- processes -----------------------------------------------------------------------------
+
+pid_t fork() noexcept {
+  using Call = pid_t();
+  static Call* found = nullptr;
+  next_of(found, "fork");
+  if (!is_scheduled()) return found();
+  choose(Kind::call, PLACE, "fork");
+  const Process& mine = stage->process[me().process];
+  const int process = add_process(mine.role, mine.life);
+  stage->process[process].parent = me().process;
+  const int thread = add_thread(static_cast<unsigned>(process));
+  stage->thread[thread].state = State::none;  // until it is there
+  const pid_t pid = found();
+  if (pid == 0) {
+    self = thread;
+    take_token();
+    return 0;
+  }
+  stage->process[process].pid = pid;
+  stage->thread[thread].state = pid > 0 ? State::ready : State::over;
+  stage->must_recheck = true;
+  return pid;
+}
+void _exit(int code) {
+  if (is_scheduled()) end_process(code);
+  raw_call(SYS_exit_group, code);
+  __builtin_unreachable();
+}
+pid_t waitpid(pid_t pid, int* status, int options) {
+  if (is_scheduled()) {
+    choose(Kind::call, PLACE, "waitpid");
+    for (unsigned i = 0; i < stage->processes; ++i)
+      while (stage->process[i].pid == pid && stage->process[i].is_alive)
+        block(Wait::process, static_cast<std::uint64_t>(pid), kNever, "waitpid");
+  }
+  return static_cast<pid_t>(real(SYS_wait4, pid, word(status), options, 0));
+}
+
+// ---- all others ----------------------------------------------------------------------------
+
+long syscall(long number, ...) noexcept {
+  va_list words;
+  va_start(words, number);
+  long w[6];
+  for (long& one : w) one = va_arg(words, long);
+  va_end(words);
+  if (!is_scheduled()) return real(number, w[0], w[1], w[2], w[3], w[4], w[5]);
+  switch (number) {
+    case SYS_futex:
+      choose(Kind::call, PLACE, "futex");
+      return as_libc(do_futex(reinterpret_cast<std::uint32_t*>(w[0]), static_cast<int>(w[1]),
+                              static_cast<std::uint32_t>(w[2]),
+                              reinterpret_cast<const timespec*>(w[3])));
+    case SYS_sendto: {
+      choose(Kind::call, PLACE, "sendto");
+      const long sent = real(number, w[0], w[1], w[2], w[3], w[4], w[5]);
+      note_io();
+      return sent;
+    }
+    default:
+      return real(number, w[0], w[1], w[2], w[3], w[4], w[5]);
+  }
+}
+
+}  // extern "C"
