@@ -153,6 +153,15 @@ void Part::Stopwatch::check() const {
                         took / 1'000'000));
 }
 
+// Where time is virtual it passes only when nobody can run: what comes with the deadline had been
+// there.
+void Part::Stopwatch::check_woken() const {
+  constexpr std::chrono::seconds kLong{1};
+  if (part_.scenario.is_timeless && time_ >= kLong &&
+      now_ns() - started_ >= static_cast<std::uint64_t>(time_.count()))
+    give_up(fmt::format("{} succeeded when its deadline woke it: a wake-up was missed", name_));
+}
+
 // ---- bytes ---------------------------------------------------------------------------------
 
 void check_bytes(ConstByteSpan bytes, Id id, Bytes offset, const char* when) {

@@ -48,6 +48,7 @@ struct Part {
     const Stopwatch watch(*this, name, time);
     auto result = call(Deadline::after(time));
     watch.check();
+    if (result) watch.check_woken();
     return result;
   }
   /// What is to be expected of calls where descriptors or memory have been taken away.
@@ -61,6 +62,7 @@ struct Part {
     Stopwatch(const Stopwatch&) = delete;
     Stopwatch& operator=(const Stopwatch&) = delete;
     void check() const;
+    void check_woken() const;  ///< Of a call that says success.
 
    private:
     Part& part_;

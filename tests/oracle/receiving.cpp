@@ -76,6 +76,7 @@ void Receiver::leave() {
 std::chrono::nanoseconds Receiver::draw_time() {
   if (part_.dice.chance(part_.role.hurried))
     return std::chrono::microseconds(part_.dice.up_to(part_.dice.chance(50) ? 50 : 1000));
+  if (part_.scenario.is_timeless && held_.empty() && !inbox_) return kPatience - kLook;
   // Whoever holds the credits that its sender waits for is not to wait for long.
   return held_.empty() ? std::chrono::nanoseconds(kLook) : std::chrono::milliseconds(2);
 }

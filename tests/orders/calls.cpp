@@ -13,6 +13,8 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/file.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/timerfd.h>
@@ -86,7 +88,7 @@ bool is_ready(int descriptor, short direction) {
 
 // A call on one descriptor. Returns false when a signal is made up that interrupts it.
 bool before_call(int descriptor, short direction, bool waits, const void* place, const char* what) {
-  if (choose(Kind::call, place, what) == Fault::refuse) return false;
+  if (choose(waits ? Kind::wait : Kind::call, place, what) == Fault::refuse) return false;
   while (waits && !is_ready(descriptor, direction))
     block(Wait::io, static_cast<std::uint64_t>(descriptor), kNever, what);
   return true;
@@ -129,10 +131,15 @@ int wait_condition(pthread_cond_t* condition, pthread_mutex_t* mutex, std::uint6
   return has_come ? 0 : ETIMEDOUT;
 }
 
+bool wakes(long operation) {
+  const long what = operation & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
+  return what == FUTEX_WAKE || what == FUTEX_WAKE_BITSET;
+}
+
 long do_futex(std::uint32_t* at, int operation, std::uint32_t value, const timespec* time) {
   const int what = operation & ~(FUTEX_PRIVATE_FLAG | FUTEX_CLOCK_REALTIME);
   const auto on = reinterpret_cast<std::uint64_t>(at);
-  if (what == FUTEX_WAKE || what == FUTEX_WAKE_BITSET) return wake(Wait::futex, on, value);
+  if (wakes(operation)) return wake(Wait::futex, on, value);
   if (what != FUTEX_WAIT && what != FUTEX_WAIT_BITSET)
     fail("futex operation %d is not known here", operation);
   std::uint64_t deadline_ns = kNever;
@@ -177,6 +184,11 @@ void lock_mutex(pthread_mutex_t* mutex) {
 using namespace gantry::orders;  // NOLINT: what follows has names of the C library
 
 #define PLACE __builtin_return_address(0)
+#define INTERRUPTED \
+  {                 \
+    errno = EINTR;  \
+    return -1;      \
+  }
 
 // The first of all handlers that a fork() runs in the child, which has no slot yet.
 __attribute__((constructor(101))) static void watch_forks() {
@@ -189,7 +201,7 @@ extern "C" {
 
 int poll(pollfd* entries, nfds_t count, int timeout_ms) {
   if (!is_scheduled()) return static_cast<int>(real(SYS_poll, word(entries), count, timeout_ms));
-  if (choose(Kind::call, PLACE, "poll") == Fault::refuse && timeout_ms != 0) {
+  if (choose(Kind::wait, PLACE, "poll") == Fault::refuse && timeout_ms != 0) {
     errno = EINTR;
     return -1;
   }
@@ -211,7 +223,7 @@ int __poll_chk(pollfd* entries, nfds_t count, int timeout_ms, size_t) {
 int epoll_wait(int epoll, epoll_event* events, int most, int timeout_ms) {
   if (!is_scheduled())
     return static_cast<int>(real(SYS_epoll_pwait, epoll, word(events), most, timeout_ms, 0, 8));
-  if (choose(Kind::call, PLACE, "epoll_wait") == Fault::refuse && timeout_ms != 0) {
+  if (choose(Kind::wait, PLACE, "epoll_wait") == Fault::refuse && timeout_ms != 0) {
     errno = EINTR;
     return -1;
   }
@@ -226,12 +238,6 @@ int epoll_wait(int epoll, epoll_event* events, int most, int timeout_ms) {
           timer_ns < deadline_ns ? timer_ns : deadline_ns, "epoll_wait");
   }
 }
-
-#define INTERRUPTED \
-  {                 \
-    errno = EINTR;  \
-    return -1;      \
-  }
 
 ssize_t recv(int socket, void* into, size_t bytes, int flags) {
   if (is_scheduled() &&
@@ -355,6 +361,43 @@ int timerfd_settime(int timer, int flags, const itimerspec* at, itimerspec* befo
   return 0;
 }
 
+// ---- what there may be too little of ---------------------------------------------------------
+
+#define ORDERS_RESOURCE(name)                                                   \
+  if (is_scheduled() && choose(Kind::resource, PLACE, name) == Fault::refuse) { \
+    errno = EMFILE;                                                             \
+    return -1;                                                                  \
+  }
+int socket(int domain, int type, int protocol) noexcept {
+  ORDERS_RESOURCE("socket")
+  return static_cast<int>(real(SYS_socket, domain, type, protocol));
+}
+int socketpair(int domain, int type, int protocol, int* ends) noexcept {
+  ORDERS_RESOURCE("socketpair")
+  return static_cast<int>(real(SYS_socketpair, domain, type, protocol, word(ends)));
+}
+int eventfd(unsigned value, int flags) noexcept {
+  ORDERS_RESOURCE("eventfd")
+  return static_cast<int>(real(SYS_eventfd2, value, flags));
+}
+int epoll_create1(int flags) noexcept {
+  ORDERS_RESOURCE("epoll_create1")
+  return static_cast<int>(real(SYS_epoll_create1, flags));
+}
+int memfd_create(const char* name, unsigned flags) noexcept {
+  ORDERS_RESOURCE("memfd_create")
+  return static_cast<int>(real(SYS_memfd_create, word(name), flags));
+}
+void* mmap(void* at, size_t bytes, int protection, int flags, int descriptor,
+           off_t offset) noexcept {
+  if (is_scheduled() && descriptor >= 0 && choose(Kind::resource, PLACE, "mmap") == Fault::refuse) {
+    errno = ENOMEM;
+    return MAP_FAILED;
+  }
+  return reinterpret_cast<void*>(  // NOLINT: -1 is MAP_FAILED
+      real(SYS_mmap, word(at), bytes, protection, flags, descriptor, offset));
+}
+
 // ---- time ----------------------------------------------------------------------------------
 
 int clock_gettime(clockid_t clock, timespec* now) noexcept {
@@ -454,7 +497,7 @@ int pthread_cond_wait(pthread_cond_t* condition, pthread_mutex_t* mutex) {
   using Call = int(pthread_cond_t*, pthread_mutex_t*);
   static Call* found = nullptr;
   if (!is_scheduled()) return next_of(found, "pthread_cond_wait")(condition, mutex);
-  choose(Kind::call, PLACE, "pthread_cond_wait");
+  if (choose(Kind::wait, PLACE, "pthread_cond_wait") == Fault::refuse) return 0;
   return wait_condition(condition, mutex, kNever);
 }
 int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, clockid_t clock,
@@ -463,7 +506,7 @@ int pthread_cond_clockwait(pthread_cond_t* condition, pthread_mutex_t* mutex, cl
   static Call* found = nullptr;
   if (!is_scheduled())
     return next_of(found, "pthread_cond_clockwait")(condition, mutex, clock, until);
-  choose(Kind::call, PLACE, "pthread_cond_clockwait");
+  if (choose(Kind::wait, PLACE, "pthread_cond_clockwait") == Fault::refuse) return 0;
   return wait_condition(condition, mutex, deadline_of(clock, until));
 }
 int pthread_cond_timedwait(pthread_cond_t* condition, pthread_mutex_t* mutex,
@@ -537,7 +580,7 @@ long syscall(long number, ...) noexcept {
   if (!is_scheduled()) return real(number, w[0], w[1], w[2], w[3], w[4], w[5]);
   switch (number) {
     case SYS_futex:
-      choose(Kind::call, PLACE, "futex");
+      if (choose(Kind::wait, PLACE, "futex") == Fault::refuse && !wakes(w[1])) INTERRUPTED
       return as_libc(do_futex(reinterpret_cast<std::uint32_t*>(w[0]), static_cast<int>(w[1]),
                               static_cast<std::uint32_t>(w[2]),
                               reinterpret_cast<const timespec*>(w[3])));

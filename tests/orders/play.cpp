@@ -333,6 +333,7 @@ Scenario draw_small(std::uint64_t seed) {
     role.max_more_memory = 0;
     role.leaves *= 5;
   }
+  scenario.is_timeless = true;
   return scenario;
 }
 
@@ -346,8 +347,10 @@ Settings draw_settings(std::uint64_t seed) {
   it.length = dice.any_of<std::uint32_t>({1000, 4000, 16'000, 64'000});
   it.depth = static_cast<std::uint32_t>(it.strategy == Strategy::pct ? dice.between(1, 5)
                                                                      : dice.up_to(it.length));
+  it.blows = dice.chance(50) ? static_cast<std::uint32_t>(dice.between(1, 3)) : 0;
+  it.refusals = dice.chance(30) ? dice.any_of<std::uint32_t>({10, 50, 200}) : 0;
   it.most_choices = 3'000'000;
-  it.fair_from = 300'000;
+  it.fair_from = 60'000;
   return it;
 }
 

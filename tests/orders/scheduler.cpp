@@ -21,6 +21,7 @@ thread_local int self = -1;
 namespace {
 
 constexpr int kNobody = -1;
+constexpr std::uint32_t kMostAlonePlanned = 40'000;
 constexpr std::uint32_t kMostAlone = 3000;  // then it spins, and others come first
 
 void futex_sleep(std::uint32_t* word, std::uint32_t expected, const timespec* most) {
@@ -111,8 +112,10 @@ Strategy strategy_now() {
 
 const Decision* planned_for(int thread, std::uint32_t step) {
   std::uint32_t& at = stage->plan_next[thread];
-  while (at < stage->planned && stage->plan[at].thread == thread && stage->plan[at].step < step)
-    ++at;
+  const auto is_before = [&](const Decision& one) {
+    return one.thread < thread || (one.thread == thread && one.step < step);
+  };
+  while (at < stage->planned && is_before(stage->plan[at])) ++at;
   const bool is_it =
       at < stage->planned && stage->plan[at].thread == thread && stage->plan[at].step == step;
   return is_it ? &stage->plan[at++] : nullptr;
@@ -185,7 +188,7 @@ int next_of_all(Kind kind, const char* what) {
 }
 
 // At a choice point: nothing happens unless this says so.
-int strategy_next(Fault& fault) {
+int strategy_next(Kind kind, Fault& fault) {
   Stage& it = *stage;
   switch (strategy_now()) {
     case Strategy::random:
@@ -210,11 +213,11 @@ int strategy_next(Fault& fault) {
       return self;
     case Strategy::plan:
       if (const Decision* const planned = planned_for(self, me().steps)) {
-        fault = planned->fault;
+        if (planned->fault != Fault::refuse || planned->kind == kind) fault = planned->fault;
         const bool is_able = planned->next < it.threads && can_run(it.thread[planned->next]);
         return is_able ? planned->next : self;
       }
-      return it.alone >= kMostAlone ? usual_next(self) : self;
+      return it.alone >= kMostAlonePlanned ? usual_next(self) : self;
   }
   return self;
 }
@@ -236,9 +239,15 @@ Fault draw_fault(Kind kind) {
     if (strikes(it.blows.stop)) return Fault::stop;
     if (strikes(it.blows.jump)) return Fault::jump;
   }
-  if (kind == Kind::call && it.settings.refusals != 0 && draw() % it.settings.refusals == 0)
-    return draw() % 2 == 0 ? Fault::refuse : Fault::cut_short;
-  return Fault::none;
+  const std::uint32_t refused = kind == Kind::wait       ? it.settings.refusals
+                                : kind == Kind::resource ? it.settings.starves
+                                                         : 0;
+  return refused != 0 && draw() % refused == 0 ? Fault::refuse : Fault::none;
+}
+
+// The same whenever this thread suffers at this step: a plan has no random numbers.
+std::uint32_t severity() {
+  return (me().steps * 2654435761u) >> 8;
 }
 
 void suffer(Fault fault) {
@@ -250,11 +259,11 @@ void suffer(Fault fault) {
       call_referee();
       return take_token();  // which never comes
     case Fault::stop:
-      mine.stopped_until = stage->choices + 50 + draw() % 3000;
+      mine.stopped_until = stage->choices + 50 + severity() % 3000;
       hand_over(next_of_all(Kind::call, "stopped"));
       return take_token();
     case Fault::jump:
-      stage->now_ns += 1'000'000u << draw() % 12;
+      stage->now_ns += 1'000'000u << severity() % 7;
       return;
     default:
       return;
@@ -300,8 +309,6 @@ int add_thread(unsigned process) noexcept {
   thread.process = static_cast<std::uint8_t>(process);
   thread.priority = 100 + draw() % 1000;
   stage->must_recheck = true;
-  std::uint32_t& at = stage->plan_next[index];
-  while (at < stage->planned && stage->plan[at].thread < index) ++at;
   return index;
 }
 
@@ -364,7 +371,7 @@ Fault choose(Kind kind, const void* place, const char* what) noexcept {
   if (it.choices >= it.settings.most_choices)
     fail("no end after %lu choices", static_cast<unsigned long>(it.choices));
   Fault fault = draw_fault(kind);
-  const int next = strategy_next(fault);
+  const int next = strategy_next(kind, fault);
   if (fault != Fault::none) {
     ++it.faults;
     write_down(next == kNobody ? self : next, fault, kind, false, what);

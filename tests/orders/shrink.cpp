@@ -19,10 +19,19 @@ Plan sorted(Plan plan) {
   return plan;
 }
 
+// What two failures have in common that are one: words without numbers.
+std::string class_of(const std::string& failure) {
+  std::string words;
+  for (const char one : failure.substr(0, failure.find('\n')))
+    if (one < '0' || one > '9') words += one;
+  return words.substr(0, 70);
+}
+
 class Shrinker {
  public:
-  Shrinker(Theatre& theatre, const Settings& settings, unsigned most_runs)
-      : theatre_(theatre), settings_(settings), left_(most_runs) {
+  Shrinker(Theatre& theatre, const Settings& settings, const std::string& failure,
+           unsigned most_runs)
+      : theatre_(theatre), settings_(settings), wanted_(class_of(failure)), left_(most_runs) {
     settings_.strategy = Strategy::plan;
     settings_.blows = settings_.refusals = 0;
   }
@@ -31,7 +40,7 @@ class Shrinker {
     if (left_ == 0) return false;
     --left_;
     outcome_ = theatre_.play(scenario, settings_, sorted(plan), true);
-    return !outcome_.failure.empty();
+    return class_of(outcome_.failure) == wanted_;
   }
   [[nodiscard]] const Outcome& outcome() const noexcept { return outcome_; }
   [[nodiscard]] const Settings& settings() const noexcept { return settings_; }
@@ -85,6 +94,7 @@ class Shrinker {
  private:
   Theatre& theatre_;
   Settings settings_;
+  std::string wanted_;
   unsigned left_;
   Outcome outcome_;
 };
@@ -117,15 +127,16 @@ Failing shrink(Theatre& theatre, const oracle::Scenario& scenario, const Setting
   Plan plan;
   for (const Decision& one : it.outcome.decisions)
     if (!one.is_usual) plan.push_back(one);
-  Shrinker shrinker(theatre, settings, most_runs);
+  Shrinker shrinker(theatre, settings, it.outcome.failure, most_runs);
   if (!shrinker.fails(it.scenario, plan)) {
-    it.outcome = shrinker.outcome();
+    it.outcome.failure =
+        "not by its decisions alone: " + difference(it.outcome, shrinker.outcome());
     return it;
   }
   plan = shrinker.fewer(it.scenario, std::move(plan));
   shrinker.simpler(it.scenario, plan);
   plan = shrinker.fewer(it.scenario, std::move(plan));
-  Shrinker last(theatre, settings, 1);
+  Shrinker last(theatre, settings, it.outcome.failure, 1);
   last.fails(it.scenario, plan);
   it.settings = last.settings();
   it.plan = sorted(plan);
@@ -149,6 +160,24 @@ std::string with_places(const std::string& text) {
     from = at + 3 + used;
   }
   return result + text.substr(from);
+}
+
+std::string difference(const Outcome& one, const Outcome& other) {
+  std::string text = fmt::format("it does not replay: {} choices and {:#x}, then {} and {:#x}\n",
+                                 one.choices, one.trace, other.choices, other.trace);
+  const auto [left, right] = std::mismatch(
+      one.decisions.begin(), one.decisions.end(), other.decisions.begin(), other.decisions.end(),
+      [](const Decision& a, const Decision& b) {
+        return a.at == b.at && a.thread == b.thread && a.next == b.next && a.place == b.place;
+      });
+  for (const auto& [it, decisions] :
+       {std::pair(left, &one.decisions), std::pair(right, &other.decisions)})
+    for (auto at = it - std::min<std::ptrdiff_t>(2, it - decisions->begin());
+         at != decisions->end() && at < it + 1; ++at)
+      text +=
+          fmt::format("  at {} thread {} in step {}, @{:#x} ({}): next is {}\n", at->at, at->thread,
+                      at->step, at->place, at->what == nullptr ? "" : at->what, at->next);
+  return with_places(text);
 }
 
 std::string tell(const Failing& failing) {

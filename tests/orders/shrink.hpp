@@ -12,10 +12,12 @@ struct Failing {
   unsigned runs = 0;  ///< that it took to make it so small
 };
 
-/// The least that still fails, by at most so many runs. Nothing fails under a plan of its own
-/// decisions: `outcome.failure` is empty.
+/// The least that still fails, by at most so many runs. Empty `outcome.failure`: nothing failed.
 [[nodiscard]] Failing shrink(Theatre& theatre, const oracle::Scenario& scenario,
                              const Settings& settings, unsigned most_runs);
+
+/// Where two runs part that should be one.
+[[nodiscard]] std::string difference(const Outcome& one, const Outcome& other);
 
 /// One choice a line: the process, the step, its place in the source.
 [[nodiscard]] std::string tell(const Failing& failing);

@@ -18,7 +18,7 @@
 
 namespace gantry::orders {
 
-inline constexpr unsigned kMostThreads = 128;
+inline constexpr unsigned kMostThreads = 250;
 inline constexpr unsigned kMostProcesses = 48;
 inline constexpr unsigned kMostDecisions = 1u << 15;
 inline constexpr std::uint64_t kNever = ~std::uint64_t{0};
@@ -31,17 +31,13 @@ enum class Wait : std::uint8_t { nothing, io, sleep, futex, mutex, condition, jo
 inline constexpr const char* kWaitNames[] = {"nothing", "descriptors", "time",     "futex",
                                              "mutex",   "condition",   "a thread", "a process"};
 
-enum class Kind : std::uint8_t { atomic, step, call, block, start };
+/// `wait`, `resource`: calls that may be refused.
+enum class Kind : std::uint8_t { atomic, step, call, wait, resource, block, start };
 
 /// What a decision does beside the choice of the next thread.
-enum class Fault : std::uint8_t { none, kill, stop, refuse, cut_short, wake, jump };
-inline constexpr const char* kFaultNames[] = {"",
-                                              "is killed",
-                                              "is stopped",
-                                              "is refused",
-                                              "is cut short",
-                                              "is woken for nothing",
-                                              "the clock jumps"};
+enum class Fault : std::uint8_t { none, kill, stop, refuse, jump };
+inline constexpr const char* kFaultNames[] = {"", "is killed", "is stopped", "is refused",
+                                              "finds that the clock jumped"};
 
 struct Thread {
   std::uint32_t token;  // a futex: 1: it may run
@@ -92,7 +88,8 @@ struct Settings {
   std::uint32_t one_in;    // random: a switch once in so many choices
   std::uint32_t depth;     // pct: change points; one_moved: the choice at which it happens
   std::uint32_t length;    // pct: about how many choices a run has
-  std::uint32_t refusals;  // one in so many calls; 0: none
+  std::uint32_t refusals;  // of waits, for a signal: one in so many calls; 0: none
+  std::uint32_t starves;   // of descriptors or memory: one in so many; 0: none
   std::uint32_t blows;     // kills, stops and jumps of the clock, each at most so many
   std::uint64_t most_choices;
   std::uint64_t fair_from;  // from this choice on the strategy is random
