@@ -68,7 +68,8 @@ class Judge {
       if (has_one_reader() && role.channel == 0) note_once(id, index);
     }
     if (!may_end_early(log)) check_end(role, last, is_kept(role, log.count - 1));
-    if (log.end == End::unknown || log.end == End::left_waiting) ++may_be_lost_;
+    if (log.end == End::unknown || log.end == End::left_waiting)
+      may_be_lost_ += std::max<unsigned>(1, log.batch);
   }
 
   /// May be of a history, which has no streamed messages, or of what a reader had left that could

@@ -11,6 +11,8 @@ namespace gantry::oracle {
 // ---- coming and going ----------------------------------------------------------------------
 
 bool Receiver::join() {
+  // Somebody who ends has its time, which passes only when nobody can run.
+  if (part_.scenario.is_timeless && ended_) sleep_us(1000);
   for (;;) {
     const auto joined = part_.timed("joining", kLook, [&](Deadline) { return try_join(); });
     if (joined) break;
@@ -124,10 +126,14 @@ std::optional<Message> Receiver::receive() {
 // As many as are there.
 void Receiver::take_batch() {
   std::array<Message, 4> batch;
+  log_->batch = batch.size();  // killed in here, it takes as many with it
   const auto got = part_.timed("receive_batch()", draw_time(), [&](Deadline deadline) {
     return consumer_->receive_batch(batch, deadline);
   });
-  if (!got) return fail_call("receive_batch()", got.error());
+  if (!got) {
+    log_->batch = 0;
+    return fail_call("receive_batch()", got.error());
+  }
   if (*got == 0 || *got > batch.size()) give_up(fmt::format("receive_batch() says {}", *got));
   for (Message& message : std::span(batch).first(*got)) {
     const Id id = note(message.info(), true);
@@ -135,6 +141,7 @@ void Receiver::take_batch() {
       give_up(fmt::format("receive_batch(): {} has another size", to_string(id)));
     hold(std::move(message), id);
   }
+  log_->batch = 0;
 }
 
 void Receiver::take_whole() {

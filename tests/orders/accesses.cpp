@@ -1,5 +1,5 @@
 // What an instrumented program calls at each access to memory. An atomic operation is a choice
-// point. Not instrumented; see stage.hpp.
+// point, and so is the moment behind a store: what follows may be plain writes. Not instrumented; see stage.hpp.
 #include "orders/stage.hpp"
 
 using gantry::orders::choose;
@@ -34,6 +34,7 @@ using gantry::orders::Kind;
   void __tsan_atomic##bits##_store(volatile type* at, type value, int) { \
     CHOICE;                                                              \
     __atomic_store_n(at, value, __ATOMIC_SEQ_CST);                       \
+    CHOICE;                                                              \
   }                                                                      \
   ORDERS_UPDATE(bits, type, exchange, __atomic_exchange_n)               \
   ORDERS_UPDATE(bits, type, fetch_add, __atomic_fetch_add)               \

@@ -2,6 +2,7 @@
 //   any_order --seeds A-B [--jobs N] [--theme NAME] [--twice]
 //   any_order --seconds S [--from A] [--jobs N] [--theme NAME]
 //   any_order --tell SEED [--runs N]    a failing schedule, shrunk by at most N runs, as a story
+// --first: ends with the first failure.
 // --twice: each seed is played twice, and must do the same to the last choice.
 // Exit 0: all held. docs: docs/decisions/any-order.md
 
@@ -36,6 +37,7 @@ struct Options {
   std::uint64_t seconds = 0;
   unsigned jobs = 1;
   bool is_twice = false;
+  bool is_first = false;  // ends with the first failure
   bool is_verbose = false;
   std::uint64_t tells = 0;  // a seed
   unsigned runs = 2000;
@@ -74,6 +76,10 @@ Options read_options(int count, char** words) {
     const std::string_view word = words[i];
     if (word == "--twice") {
       options.is_twice = true;
+      continue;
+    }
+    if (word == "--first") {
+      options.is_first = true;
       continue;
     }
     if (word == "--verbose") {
@@ -128,6 +134,7 @@ void play_seed(Theatre& theatre, const Options& options, Office& office, std::ui
   }
   if (trouble.empty()) return;
   ++office.failed;
+  if (options.is_first) office.is_over = true;
   say(fmt::format("\nseed {} failed after {} choices, {} switches: {}\n{}{}", seed, outcome.choices,
                   outcome.switches, trouble, with_places(outcome.waits),
                   oracle::describe(scenario)));
@@ -231,7 +238,7 @@ int main_of(int count, char** words) {
       office.played.load(), options.first, office.failed.load(), passed, options.jobs,
       static_cast<double>(office.played) / passed, static_cast<double>(office.choices) / played,
       static_cast<double>(office.switches) / played);
-  if (office.is_over) return 130;
+  if (office.is_over && office.failed == 0) return 130;
   return has_died || office.failed != 0 ? 1 : 0;
 }
 

@@ -94,7 +94,7 @@ class Conductor {
       see_deaths();
       tell_who_is_over();
     }
-    if (stage->has_failed || board_.has_failed) waits_ = describe_waits();
+    waits_ = ends_ + (stage->has_failed || board_.has_failed ? describe_waits() : "");
     kill_all();
   }
   [[nodiscard]] const std::string& waits() const noexcept { return waits_; }
@@ -185,6 +185,9 @@ class Conductor {
     wake(Wait::process, static_cast<std::uint64_t>(process.pid), kMostThreads);
     if (process.parent != index) return;
     ::waitpid(process.pid, nullptr, 0);
+    if (was_killed)
+      ends_ += fmt::format("  {} was killed in {}\n", name_of_role(index),
+                           board_.desks[process.role].doing.data());
     Actor& actor = actors_[process.role];
     if (was_killed || board_.desks[process.role].will_come_again) {
       ++actor.life;
@@ -245,7 +248,7 @@ class Conductor {
   oracle::Board& board_;
   oracle::Pulse& pulse_;
   std::vector<Actor> actors_;
-  std::string waits_;
+  std::string ends_, waits_;
 };
 
 }  // namespace
@@ -323,6 +326,7 @@ Scenario draw_small(std::uint64_t seed) {
   scenario.largest = std::min<Bytes>(scenario.largest, dice.chance(80) ? 4097 : 130 * 1024);
   scenario.options.pool.slab_bytes = std::min<Bytes>(scenario.options.pool.slab_bytes, 1 << 20);
   scenario.options.slots = std::min(scenario.options.slots, 8u);
+  if (dice.chance(40)) scenario.options.slots = static_cast<unsigned>(dice.between(1, 2));
   scenario.options.history = std::min(scenario.options.history, scenario.options.slots);
   if (dice.chance(80)) scenario.engine = "inline";
   for (Role& role : scenario.roles) {

@@ -99,20 +99,27 @@ class Shrinker {
   Outcome outcome_;
 };
 
+// The innermost line of each that is our own: an inlined atomic operation is its caller's.
 std::map<std::uint64_t, std::string> lines_of(const std::vector<std::uint64_t>& places) {
   std::map<std::uint64_t, std::string> lines;
   if (places.empty()) return lines;
-  std::string command = fmt::format("addr2line -sC -e {} 2>/dev/null",
+  std::string command = fmt::format("addr2line -ai -e {} 2>/dev/null",
                                     std::filesystem::read_symlink("/proc/self/exe").string());
   for (const std::uint64_t place : places) command += fmt::format(" {:#x}", place - 1);
   std::FILE* const pipe = ::popen(command.c_str(), "r");
   if (pipe == nullptr) return lines;
-  std::array<char, 512> line{};
-  for (const std::uint64_t place : places) {
-    if (std::fgets(line.data(), line.size(), pipe) == nullptr) break;
+  std::array<char, 1024> line{};
+  std::uint64_t place = 0;
+  while (std::fgets(line.data(), line.size(), pipe) != nullptr) {
     std::string text = line.data();
-    while (!text.empty() && text.back() == '\n') text.pop_back();
-    lines[place] = text;
+    if (text.starts_with("0x")) {
+      place = std::stoull(text, nullptr, 16) + 1;
+      continue;
+    }
+    text = text.substr(0, text.find_first_of(" \n"));
+    for (const char* const folder : {"/src/", "/include/gantry/", "/tests/"})
+      if (const std::size_t at = text.rfind(folder); at != text.npos && lines[place].empty())
+        lines[place] = text.substr(at + 1);
   }
   ::pclose(pipe);
   return lines;
@@ -156,7 +163,7 @@ std::string with_places(const std::string& text) {
     const std::uint64_t place = std::stoull(text.substr(at + 3), &used, 16);
     result += text.substr(from, at - from);
     const auto found = lines.find(place);
-    result += found == lines.end() ? fmt::format("{:#x}", place) : found->second;
+    result += found == lines.end() || found->second.empty() ? "the C library" : found->second;
     from = at + 3 + used;
   }
   return result + text.substr(from);
