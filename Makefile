@@ -21,7 +21,7 @@ demo_input = $(if $(wildcard $(demo_video)),--set input=$(CURDIR)/$(demo_video))
 # ThreadSanitizer of GCC 12 needs a memory layout that kernels with much randomisation do not give.
 fixed_layout = $(shell setarch -R true 2>/dev/null && echo setarch -R)
 
-.PHONY: help setup build demo test sanitize campaign soak fuzz exhaustive arm64 bench bench-peers check check-all install packages dist reference clean
+.PHONY: help setup build demo test sanitize campaign soak orders fuzz exhaustive arm64 bench bench-peers check check-all install packages dist reference clean
 
 help: ## This list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -62,6 +62,11 @@ soak: ## Random scenarios in which every byte is compared: SECONDS of them, from
 	@tools/setup build test
 	@tools/build test channel_oracle
 	@build/test/tests/channel_oracle --seconds $(SECONDS) --from $(SEEDS) --jobs $(JOBS)
+
+orders: ## The same scenarios in orders that a seed decides: SECONDS of them, from seed SEEDS on
+	@tools/setup build test
+	@tools/build tsan any_order
+	@build/tsan/tests/any_order --seconds $(SECONDS) --from $(SEEDS) --jobs $(JOBS)
 
 fuzz: ## Made-up input for whatever reads other processes' words: SECONDS for each of its targets
 	@tools/setup build test fuzz

@@ -42,7 +42,7 @@ struct Log {
   std::atomic<std::uint8_t> role{0};
   std::atomic<End> end{End::unknown};
   std::atomic<std::uint8_t> batch{0};  ///< Places of the receive_batch() that it is in.
-  std::array<char, 800> why{};  ///< The errors that ended it, or sessions of it. For people.
+  std::array<char, 800> why{};         ///< The errors that ended it, or sessions of it. For people.
   std::array<std::atomic<std::uint64_t>, kMost> entries{};  // Id::pack(), and kWhole
 };
 

@@ -1,5 +1,6 @@
 // What an instrumented program calls at each access to memory. An atomic operation is a choice
-// point, and so is the moment behind a store: what follows may be plain writes. Not instrumented; see stage.hpp.
+// point, and so is the moment behind a store: what follows may be plain writes. Not instrumented;
+// see stage.hpp.
 #include "orders/stage.hpp"
 
 using gantry::orders::choose;

@@ -86,11 +86,16 @@ bool is_ready(int descriptor, short direction) {
   return raw_call(SYS_poll, word(&entry), 1, 0) != 0;
 }
 
-// A call on one descriptor. Returns false when a signal is made up that interrupts it.
+// A call on one descriptor. Returns false when a signal is made up that interrupts it: only where
+// it would sleep.
 bool before_call(int descriptor, short direction, bool waits, const void* place, const char* what) {
-  if (choose(waits ? Kind::wait : Kind::call, place, what) == Fault::refuse) return false;
-  while (waits && !is_ready(descriptor, direction))
-    block(Wait::io, static_cast<std::uint64_t>(descriptor), kNever, what);
+  choose(Kind::call, place, what);
+  while (waits && !is_ready(descriptor, direction)) {
+    const std::uint64_t seen = stage->io_events;
+    if (choose(Kind::wait, place, what) == Fault::refuse) return false;
+    if (seen == stage->io_events)
+      block(Wait::io, static_cast<std::uint64_t>(descriptor), kNever, what);
+  }
   return true;
 }
 
@@ -201,16 +206,16 @@ extern "C" {
 
 int poll(pollfd* entries, nfds_t count, int timeout_ms) {
   if (!is_scheduled()) return static_cast<int>(real(SYS_poll, word(entries), count, timeout_ms));
-  if (choose(Kind::wait, PLACE, "poll") == Fault::refuse && timeout_ms != 0) {
-    errno = EINTR;
-    return -1;
-  }
+  choose(Kind::call, PLACE, "poll");
   const std::uint64_t deadline_ns =
       timeout_ms < 0 ? kNever : stage->now_ns + static_cast<std::uint64_t>(timeout_ms) * 1'000'000u;
   for (;;) {
     fire_timers();
     const long ready = raw_call(SYS_poll, word(entries), static_cast<long>(count), 0);
     if (ready != 0 || stage->now_ns >= deadline_ns) return static_cast<int>(as_libc(ready));
+    const std::uint64_t seen = stage->io_events;
+    if (choose(Kind::wait, PLACE, "poll") == Fault::refuse) INTERRUPTED
+    if (seen != stage->io_events) continue;
     const std::uint64_t timer_ns = next_timer();
     block(Wait::io, count == 0 ? 0 : static_cast<std::uint64_t>(entries[0].fd),
           timer_ns < deadline_ns ? timer_ns : deadline_ns, "poll");
@@ -223,16 +228,16 @@ int __poll_chk(pollfd* entries, nfds_t count, int timeout_ms, size_t) {
 int epoll_wait(int epoll, epoll_event* events, int most, int timeout_ms) {
   if (!is_scheduled())
     return static_cast<int>(real(SYS_epoll_pwait, epoll, word(events), most, timeout_ms, 0, 8));
-  if (choose(Kind::wait, PLACE, "epoll_wait") == Fault::refuse && timeout_ms != 0) {
-    errno = EINTR;
-    return -1;
-  }
+  choose(Kind::call, PLACE, "epoll_wait");
   const std::uint64_t deadline_ns =
       timeout_ms < 0 ? kNever : stage->now_ns + static_cast<std::uint64_t>(timeout_ms) * 1'000'000u;
   for (;;) {
     fire_timers();
     const long ready = raw_call(SYS_epoll_pwait, epoll, word(events), most, 0, 0, 8);
     if (ready != 0 || stage->now_ns >= deadline_ns) return static_cast<int>(as_libc(ready));
+    const std::uint64_t seen = stage->io_events;
+    if (choose(Kind::wait, PLACE, "epoll_wait") == Fault::refuse) INTERRUPTED
+    if (seen != stage->io_events) continue;
     const std::uint64_t timer_ns = next_timer();
     block(Wait::io, static_cast<std::uint64_t>(epoll),
           timer_ns < deadline_ns ? timer_ns : deadline_ns, "epoll_wait");
@@ -586,6 +591,7 @@ long syscall(long number, ...) noexcept {
                               reinterpret_cast<const timespec*>(w[3])));
     case SYS_sendto: {
       choose(Kind::call, PLACE, "sendto");
+      if (stage->settings.loses_rings && w[2] == 1 && draw() % 8 == 0) return 1;
       const long sent = real(number, w[0], w[1], w[2], w[3], w[4], w[5]);
       note_io();
       return sent;

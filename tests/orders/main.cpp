@@ -2,6 +2,8 @@
 //   any_order --seeds A-B [--jobs N] [--theme NAME] [--twice]
 //   any_order --seconds S [--from A] [--jobs N] [--theme NAME]
 //   any_order --tell SEED [--runs N]    a failing schedule, shrunk by at most N runs, as a story
+// --lose-rings: one wake-up of eight is lost, which must be found.
+// --from today: seeds that no other day has.
 // --first: ends with the first failure.
 // --twice: each seed is played twice, and must do the same to the last choice.
 // Exit 0: all held. docs: docs/decisions/any-order.md
@@ -38,6 +40,7 @@ struct Options {
   unsigned jobs = 1;
   bool is_twice = false;
   bool is_first = false;  // ends with the first failure
+  bool loses_rings = false;
   bool is_verbose = false;
   std::uint64_t tells = 0;  // a seed
   unsigned runs = 2000;
@@ -69,6 +72,13 @@ std::uint64_t number_in(const std::string& text) {
   return number;
 }
 
+std::uint64_t seed_of_today() {
+  constexpr std::uint64_t kSeedsOfADay = 10'000'000;
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return static_cast<std::uint64_t>(std::chrono::duration_cast<std::chrono::days>(now).count()) *
+         kSeedsOfADay;
+}
+
 Options read_options(int count, char** words) {
   Options options;
   options.jobs = std::max(1u, std::thread::hardware_concurrency());
@@ -80,6 +90,10 @@ Options read_options(int count, char** words) {
     }
     if (word == "--first") {
       options.is_first = true;
+      continue;
+    }
+    if (word == "--lose-rings") {
+      options.loses_rings = true;
       continue;
     }
     if (word == "--verbose") {
@@ -95,7 +109,7 @@ Options read_options(int count, char** words) {
     } else if (word == "--seconds") {
       options.seconds = number_in(value);
     } else if (word == "--from") {
-      options.first = number_in(value);
+      options.first = value == "today" ? seed_of_today() : number_in(value);
     } else if (word == "--jobs") {
       options.jobs = static_cast<unsigned>(number_in(value));
     } else if (word == "--tell") {
@@ -116,7 +130,8 @@ void play_seed(Theatre& theatre, const Options& options, Office& office, std::ui
   if (!options.theme.empty() &&
       options.theme != oracle::kThemeNames[static_cast<std::size_t>(scenario.theme)])
     return;
-  const Settings settings = draw_settings(seed);
+  Settings settings = draw_settings(seed);
+  settings.loses_rings = options.loses_rings;
   const std::uint64_t began = now_ns();
   const Outcome outcome = theatre.play(scenario, settings, {}, options.is_twice);
   ++office.played;

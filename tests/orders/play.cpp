@@ -304,9 +304,12 @@ Outcome Theatre::play(const Scenario& scenario, const Settings& settings,
   try {
     if (stage->has_failed) oracle::give_up(stage->failure);
     if (!board_->has_failed) judge(scenario, *board_);
-    if (!board_->has_failed && !std::filesystem::is_empty(folder_))
+    if (!board_->has_failed && !std::filesystem::is_empty(folder_)) {
+      // One that was killed leaves its name to whoever looks next: maybe nobody has.
+      static_cast<void>(list_channels(folder_));
       for (const auto& entry : std::filesystem::directory_iterator(folder_))
         oracle::give_up(fmt::format("{} stays behind", entry.path().filename().string()));
+    }
   } catch (const std::exception& trouble) {
     board_->fail(trouble.what());
   }

@@ -435,6 +435,7 @@ void note_io() noexcept {
 
 void thread_ended() noexcept {
   me().state = State::over;
+  ++me().steps;
   wake(Wait::join, static_cast<std::uint64_t>(self), kMostThreads);
   const int next = next_of_all(Kind::block, "ends");
   self = -1;

@@ -91,6 +91,7 @@ struct Settings {
   std::uint32_t refusals;  // of waits, for a signal: one in so many calls; 0: none
   std::uint32_t starves;   // of descriptors or memory: one in so many; 0: none
   std::uint32_t blows;     // kills, stops and jumps of the clock, each at most so many
+  bool loses_rings;        // one wake-up of eight between processes is lost: a defect, to be found
   std::uint64_t most_choices;
   std::uint64_t fair_from;  // from this choice on the strategy is random
 };
