@@ -23,6 +23,7 @@ bool Receiver::join() {
     if (!again) give_up("joining", joined.error());
     if (part_.is_over(part_.role.channel)) return false;
     release_beyond(held_.empty() ? 0 : held_.size() - 1);
+    if (part_.scenario.is_timeless) sleep_us(1000);  // a place may be taken for long
   }
   begin_log();
   return true;
