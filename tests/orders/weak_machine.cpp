@@ -313,10 +313,10 @@ using namespace gantry::orders::weak;  // NOLINT: what follows has names that co
   void __tsan_##name##bytes(void* at) {              \
     gantry::orders::weak::access(at, bytes, writes); \
   }
-#define WEAK_SIZES(name, writes)                                                         \
-  WEAK_ACCESS(name, 1, writes)                                                           \
-  WEAK_ACCESS(name, 2, writes) WEAK_ACCESS(name, 4, writes) WEAK_ACCESS(name, 8, writes) \
-      WEAK_ACCESS(name, 16, writes)
+#define WEAK_SIZES(name, writes) \
+  WEAK_ACCESS(name, 1, writes)   \
+  WEAK_ACCESS(name, 2, writes)   \
+  WEAK_ACCESS(name, 4, writes) WEAK_ACCESS(name, 8, writes) WEAK_ACCESS(name, 16, writes)
 #define WEAK_UPDATE(bits, type, name, expression)                                           \
   type __tsan_atomic##bits##_##name(volatile type* at, type by, int order) {                \
     const type now = *at;                                                                   \
