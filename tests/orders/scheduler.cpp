@@ -187,13 +187,22 @@ int next_of_all(Kind kind, const char* what) {
   return next;
 }
 
+// Handshakes and labelled steps get eight times as many switches as the rest, most of which looks
+// at what has not changed.
+int random_or_self(Kind kind) {
+  const std::uint32_t one_in = stage->settings.one_in;
+  const bool is_hot = kind == Kind::ordered || kind == Kind::step;
+  const std::uint32_t here = is_hot ? (one_in + 7) / 8 + 1 : one_in;
+  if (draw() % here != 0 && stage->alone < 64 * one_in) return self;
+  return random_next(self, stage->alone < kMostAlone);
+}
+
 // At a choice point: nothing happens unless this says so.
 int strategy_next(Kind kind, Fault& fault) {
   Stage& it = *stage;
   switch (strategy_now()) {
     case Strategy::random:
-      if (draw() % it.settings.one_in != 0 && it.alone < 64 * it.settings.one_in) return self;
-      return random_next(self, it.alone < kMostAlone);
+      return random_or_self(kind);
     case Strategy::pct:
       for (std::uint32_t i = 0; i < it.settings.depth && i < 16; ++i)
         if (it.change_points[i] == it.choices) {

@@ -31,8 +31,9 @@ enum class Wait : std::uint8_t { nothing, io, sleep, futex, mutex, condition, jo
 inline constexpr const char* kWaitNames[] = {"nothing", "descriptors", "time",     "futex",
                                              "mutex",   "condition",   "a thread", "a process"};
 
-/// `wait`, `resource`: calls that may be refused.
-enum class Kind : std::uint8_t { atomic, step, call, wait, resource, block, start };
+/// `ordered`: an atomic operation with seq_cst, which a handshake needs. `wait`, `resource`: calls
+/// that may be refused.
+enum class Kind : std::uint8_t { atomic, ordered, step, call, wait, resource, block, start };
 
 /// What a decision does beside the choice of the next thread.
 enum class Fault : std::uint8_t { none, kill, stop, refuse, jump };

@@ -52,7 +52,7 @@ struct Fiber {
   Clock clock, released, learned, sc_floor;
   std::uint32_t sc_fence;  // its newest, in the order of seq_cst operations
 };
-struct Bell {
+struct WakeUp {
   bool is_rung;
   Clock clock;
 };
@@ -62,7 +62,7 @@ alignas(64) unsigned char stacks[kFibers][1 << 16];
 Plain plain[kArenaBytes / 8];
 Word words[kWords];
 Fiber fibers[kFibers];
-Bell bells[4];
+WakeUp bells[4];
 Sites all_sites;
 unsigned fiber_count = 0;
 int current = -1;
