@@ -2,6 +2,7 @@
 //   any_order --seeds A-B [--jobs N] [--theme NAME] [--twice]
 //   any_order --seconds S [--from A] [--jobs N] [--theme NAME]
 //   any_order --tell SEED [--runs N]    a failing schedule, shrunk by at most N runs, as a story
+// --scenario SEED: that seed's scenario, in the orders of the others.
 // --lose-rings: one wake-up of eight is lost, which must be found.
 // --from today: seeds that no other day has.
 // --first: ends with the first failure.
@@ -42,7 +43,8 @@ struct Options {
   bool is_first = false;  // ends with the first failure
   bool loses_rings = false;
   bool is_verbose = false;
-  std::uint64_t tells = 0;  // a seed
+  std::uint64_t scenario = 0;  // the same for all seeds; 0: each has its own
+  std::uint64_t tells = 0;     // a seed
   unsigned runs = 2000;
   std::string theme;
 };
@@ -112,6 +114,8 @@ Options read_options(int count, char** words) {
       options.first = value == "today" ? seed_of_today() : number_in(value);
     } else if (word == "--jobs") {
       options.jobs = static_cast<unsigned>(number_in(value));
+    } else if (word == "--scenario") {
+      options.scenario = number_in(value);
     } else if (word == "--tell") {
       options.tells = number_in(value);
     } else if (word == "--runs") {
@@ -125,12 +129,16 @@ Options read_options(int count, char** words) {
   return options;
 }
 
+Scenario scenario_of(const Options& options, std::uint64_t seed) {
+  return options.scenario != 0 ? draw_small(options.scenario, true) : draw_small(seed);
+}
+
 void play_seed(Theatre& theatre, const Options& options, Office& office, std::uint64_t seed) {
-  const Scenario scenario = draw_small(seed);
+  const Scenario scenario = scenario_of(options, seed);
   if (!options.theme.empty() &&
       options.theme != oracle::kThemeNames[static_cast<std::size_t>(scenario.theme)])
     return;
-  Settings settings = draw_settings(seed);
+  Settings settings = draw_settings(seed, scenario);
   settings.loses_rings = options.loses_rings;
   const std::uint64_t began = now_ns();
   const Outcome outcome = theatre.play(scenario, settings, {}, options.is_twice);
@@ -169,8 +177,9 @@ void keep_to_one_cpu(unsigned index) {
 int tell_seed(const Options& options) {
   keep_to_one_cpu(0);
   Theatre theatre;
+  const Scenario scenario = scenario_of(options, options.tells);
   const Failing failing =
-      shrink(theatre, draw_small(options.tells), draw_settings(options.tells), options.runs);
+      shrink(theatre, scenario, draw_settings(options.tells, scenario), options.runs);
   if (failing.outcome.failure.empty()) {
     fmt::print("seed {} holds\n", options.tells);
     return 0;

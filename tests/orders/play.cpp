@@ -330,15 +330,18 @@ static bool is_starved(std::uint64_t seed) {
   return theme == oracle::Theme::any && oracle::Dice(seed, 4713).chance(50);
 }
 
-Scenario draw_small(std::uint64_t seed) {
+Scenario draw_small(std::uint64_t seed, bool keeps_options) {
   Scenario scenario = oracle::draw(seed);
   oracle::Dice dice(seed, 4711);
   scenario.blows.clear();
   scenario.largest = std::min<Bytes>(scenario.largest, dice.chance(80) ? 4097 : 130 * 1024);
   scenario.options.pool.slab_bytes = std::min<Bytes>(scenario.options.pool.slab_bytes, 1 << 20);
-  scenario.options.slots = std::min(scenario.options.slots, 8u);
-  if (dice.chance(40)) scenario.options.slots = static_cast<unsigned>(dice.between(1, 2));
-  scenario.options.history = std::min(scenario.options.history, scenario.options.slots);
+  const bool is_tight = dice.chance(40);
+  if (!keeps_options) {
+    scenario.options.slots =
+        is_tight ? static_cast<unsigned>(dice.between(1, 2)) : std::min(scenario.options.slots, 8u);
+    scenario.options.history = std::min(scenario.options.history, scenario.options.slots);
+  }
   if (dice.chance(80)) scenario.engine = "inline";
   for (Role& role : scenario.roles) {
     role.messages = std::min(role.messages, static_cast<unsigned>(dice.between(2, 14)));
@@ -353,7 +356,7 @@ Scenario draw_small(std::uint64_t seed) {
   return scenario;
 }
 
-Settings draw_settings(std::uint64_t seed) {
+Settings draw_settings(std::uint64_t seed, const Scenario& scenario) {
   oracle::Dice dice(seed, 4712);
   Settings it{};
   it.seed = seed;
@@ -365,7 +368,7 @@ Settings draw_settings(std::uint64_t seed) {
                                                                      : dice.up_to(it.length));
   it.blows = dice.chance(50) ? static_cast<std::uint32_t>(dice.between(1, 3)) : 0;
   it.refusals = dice.chance(30) ? dice.any_of<std::uint32_t>({10, 50, 200}) : 0;
-  it.starves = is_starved(seed) ? dice.any_of<std::uint32_t>({15, 60, 240}) : 0;
+  it.starves = scenario.is_starved() ? dice.any_of<std::uint32_t>({15, 60, 240}) : 0;
   it.most_choices = 3'000'000;
   it.fair_from = 60'000;
   return it;

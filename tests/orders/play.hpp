@@ -35,9 +35,10 @@ class Theatre {
 };
 
 /// The scenario of the oracle's seed, so small that a schedule of it takes milliseconds.
-[[nodiscard]] oracle::Scenario draw_small(std::uint64_t seed);
+/// `keeps_options`: slots and history stay as the oracle has them.
+[[nodiscard]] oracle::Scenario draw_small(std::uint64_t seed, bool keeps_options = false);
 /// The strategy and the faults of a seed.
-[[nodiscard]] Settings draw_settings(std::uint64_t seed);
+[[nodiscard]] Settings draw_settings(std::uint64_t seed, const oracle::Scenario& scenario);
 
 /// "role 1 (consume), life 0, thread 3".
 [[nodiscard]] std::string name_of_thread(const oracle::Scenario& scenario, unsigned thread);
