@@ -353,6 +353,8 @@ Result<void> Connector::wait_for_inbox(Deadline deadline) {
         CreditGate::Lost::is_fine));
     if (core_.consumers->count() != 0) return {};
     const bool left_again = !call_error_;
+    // It took all to the stream's end and left before this thread looked: nobody need be called.
+    if (left_again && core_.consumers->has_ended() && core_.credits().all_taken()) return {};
     const auto& lost = core_.consumers->lost();
     if (left_again && lost && is_own_trouble(lost->code)) return tl::unexpected(core_.named(*lost));
     const bool is_gone = left_again || call_error_->code == Code::peer_gone;
