@@ -267,7 +267,7 @@ std::string name_of_thread(const Scenario& scenario, unsigned thread) {
 }
 
 Theatre::Theatre() {
-  folder_ = "/dev/shm/gantry-orders-XXXXXX";
+  folder_ = "/dev/shm/any-order-XXXXXX";
   if (::mkdtemp(folder_.data()) == nullptr) oracle::give_up("no temporary directory");
   board_ = map_shared<oracle::Board>(sizeof(oracle::Board));
   pulse_ = map_shared<oracle::Pulse>(sizeof(oracle::Pulse));

@@ -114,7 +114,7 @@ TEST_F(Cli, AReaderBehindABridgeIsShownAsItself) {
   const auto list = list_channels(scratch_.path());
   ASSERT_TRUE(list && list->size() == 1 && list->front().consumers.size() == 1);
   const ConsumerStatus& reader = list->front().consumers.front();
-  EXPECT_EQ(reader.pid, bridge.pid());
+  EXPECT_EQ(reader.pid, putting.pid());  // the bridge has handed the connection over
   EXPECT_EQ(reader.who, (EndName{own_end_name().host, "gantry get", "score", 1, 2}));
   bridge.signal(SIGINT);
   const std::string said = bridge.wait().value_or(Ended{}).errors;
