@@ -75,7 +75,10 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
         std::clamp<std::chrono::nanoseconds>(deadline.left(), kLeastHandshakeTime, kHandshakeTime));
     auto joined = impl->join(Connection(std::move(socket)), patience);
     if (joined) return impl;
-    if (impl->handshake_.has_found_connection()) return nullptr;
+    if (impl->handshake_.has_found_connection()) {
+      if (options.metrics_descriptor >= 0) MetricsMaker::leave_descriptor(impl->core_.metrics);
+      return nullptr;
+    }
     if (joined.error().code != Code::peer_gone || attempt == kTries || deadline.passed())
       return prefixed(std::move(joined).error(), "channel '{}'", name);
   }
