@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
@@ -68,6 +69,33 @@ TEST_F(Processes, AKilledProducerIsSeenAfterWhatItPublished) {
   ASSERT_FALSE(gone);
   EXPECT_EQ(gone.error().code, Code::peer_gone);
   EXPECT_TRUE(directory_.is_empty()) << "the survivor sweeps the socket";
+}
+
+// The acceptor has the CPU only while the producer waits, and loses it when it wakes the producer,
+// which sends and dies: by then the consumer has been told that it joined.
+TEST_F(Processes, WhatWasSentToWhoeverJoinedArrives) {
+  for (std::uint64_t i = 0; i < 20; ++i) {
+    Child child([&](const Child&) {
+      cpu_set_t one{};
+      CPU_SET(static_cast<std::size_t>(::sched_getcpu()), &one);
+      ::sched_setaffinity(0, sizeof one, &one);
+      const sched_param none{};
+      ::sched_setscheduler(0, SCHED_IDLE, &none);
+      options_.spin = std::chrono::nanoseconds(0);
+      auto out = make_producer("frames", options_);  // starts the acceptor's thread
+      ::sched_setscheduler(0, SCHED_OTHER, &none);   // where it is not allowed, both have the same
+      if (out && out->wait_for_consumer(soon()) && out->send(pattern(100, i), soon()))
+        ::raise(SIGKILL);
+      ::_exit(1);
+    });
+    auto in = Consumer::open("frames", consumer_options(options_), soon());
+    ASSERT_TRUE(in) << in.error().message;
+    const auto message = in->receive(soon());
+    ASSERT_TRUE(message) << i << ": " << message.error().message;
+    EXPECT_TRUE(same(message->bytes(), pattern(100, i)));
+    EXPECT_EQ(in->receive(soon()).error().code, Code::peer_gone);
+    EXPECT_EQ(WTERMSIG(child.wait()), SIGKILL);
+  }
 }
 
 TEST_F(Processes, ASleepingConsumerIsWokenByItsProducersDeath) {

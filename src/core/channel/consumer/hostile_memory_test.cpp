@@ -86,20 +86,6 @@ TEST_F(HostileProducer, SegmentsThatWereFoundStayWhileOthersAreLookedFor) {
   EXPECT_TRUE(held);
 }
 
-// An honest producer does so: it sends from before `ready` on.
-TEST_F(HostileProducer, MemoryMayComeAndGoBeforeReady) {
-  const Region gone = *Region::create(4096, "x");
-  before_ready_ = [&] {
-    send_slab(1, gone, 4096);
-    send(PacketKind::slab_gone, {}, 1);
-    send_slab(2, slab_, 8192);
-    publish(record(2, 0, 0, 8192));
-  };
-  const auto message = receive_from([] {});
-  ASSERT_TRUE(message) << to_string(message.error());
-  EXPECT_EQ(message->bytes().size(), 8192u);
-}
-
 TEST_F(HostileProducer, WhatWasNeverSentCannotGo) {
   expect_refused("it dropped slab 1, which it never sent", [&] {
     send(PacketKind::slab_gone, {}, 1);

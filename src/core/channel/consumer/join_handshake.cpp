@@ -29,8 +29,7 @@ Result<void> JoinHandshake::ask(int send_fd) {
   return {};
 }
 
-// The welcome; then the slabs there are already, see AnnouncedSlabs::introduce(); then "ready". The
-// producer sends messages from before "ready" on, so slabs may come and go meanwhile.
+// The welcome; then the slabs there are already, see AnnouncedSlabs::introduce(); then "ready".
 Result<bool> JoinHandshake::hear(int send_fd, Received& received) {
   if (core_.producer_memory.data() == nullptr) {
     GANTRY_TRY(accept_welcome(send_fd, received));

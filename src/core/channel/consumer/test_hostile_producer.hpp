@@ -44,7 +44,6 @@ class HostileProducer : public testing::Test {
       send(PacketKind::welcome, fds);
       const auto join = receive_wire(socket.get(), soon());
       if (!join || join->closed) return;
-      before_ready_();
       send(PacketKind::ready);
       mischief();
       const auto end = receive_wire(socket.get(), soon());  // until the consumer leaves
@@ -92,7 +91,6 @@ class HostileProducer : public testing::Test {
     ring_->ring[1].record = record;
     ring_->ring[1].sequence = 1;
   }
-  std::function<void()> before_ready_ = [] {};
   static MessageRecord record(std::uint32_t slab, std::uint16_t slot, Bytes offset, Bytes bytes,
                               std::uint8_t kind = 1, std::uint8_t count = 1) {
     MessageRecord made{};

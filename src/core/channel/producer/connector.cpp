@@ -418,12 +418,6 @@ bool Connector::is_for_consumers() const noexcept {
 Result<unsigned> Connector::admit(std::unique_ptr<ConsumerResources> consumer, Region ring_memory) {
   consumer->trace = &core_.trace;
   const int socket = consumer->connection.send_fd();
-  const auto say_ready = [socket] {
-    // The acceptor finds out about one that is gone already; it has joined nevertheless.
-    WirePacket ready;
-    ready.kind = PacketKind::ready;
-    static_cast<void>(send_wire(socket, ready));
-  };
   ProducerCore::Lock held = core_.lock();
   if (!is_for_consumers()) {
     refuse(socket, Code::already_exists);
@@ -433,12 +427,13 @@ Result<unsigned> Connector::admit(std::unique_ptr<ConsumerResources> consumer, R
                 core_.consumers->admit(std::move(consumer), std::move(ring_memory)));
   core_.metrics.meter()->connected();
   calling_ = false;
-  // Its process wakes up, perhaps on this CPU. The socket stays: the consumer is destroyed after
-  // this thread has seen it go. But an inbox that we called may get a control connection as soon as
-  // the lock is free, and expects `ready` first.
-  if (reach_ != Reach::listens) say_ready();
+  // Under the lock: who sees the consumer may send to it and die at once, and what was sent counts
+  // only for a consumer that was told. The acceptor finds out about one that is gone already; it
+  // has joined nevertheless.
+  WirePacket ready;
+  ready.kind = PacketKind::ready;
+  static_cast<void>(send_wire(socket, ready));
   consumers_changed(std::move(held));
-  if (reach_ == Reach::listens) say_ready();
   GANTRY_STEP(consumer_admitted);
   return id;
 }
