@@ -21,8 +21,7 @@ namespace gantry {
 //   I1  The keeper is inside by the short way only while `turns_` is odd, and only if it found its
 //       mark in `keeper_` after it had made `turns_` odd.
 //   I2  A thread is inside by the long way only while it holds `long_`. It found `turns_` even
-//   after
-//       it had made `keeper_` null, or found `keeper_` null, or is the chosen thread itself.
+//       after it had made `keeper_` null, or found `keeper_` null, or is the chosen thread itself.
 //   I3  `chosen_` changes once, from nobody to a thread. So `turns_` has one writer: a thread that
 //       was stopped within lock() and goes on after another one was chosen would spoil it.
 //   I4  `keeper_` is null or `chosen_`, and is written under `long_`.

@@ -35,9 +35,8 @@ Result<bool> JoinHandshake::hear(int send_fd, Received& received) {
     GANTRY_TRY(accept_welcome(send_fd, received));
     return false;
   }
-  const PacketKind kind = received.packet.kind;
   if (!received.closed &&
-      (kind == PacketKind::slab || kind == PacketKind::slabs || kind == PacketKind::slab_gone)) {
+      (received.packet.kind == PacketKind::slab || received.packet.kind == PacketKind::slabs)) {
     GANTRY_TRY(payloads_.learn(received));
     return false;
   }
