@@ -47,7 +47,7 @@ struct Api {
     const auto find = [&](auto& function, const char* name) {
       void* const found = ::dlsym(library, name);
       if (found == nullptr) missing = name;
-      std::memcpy(&function, &found, sizeof found);
+      std::memcpy(static_cast<void*>(&function), static_cast<const void*>(&found), sizeof found);
     };
     find(api.listen, "tachyon_bus_listen");
     find(api.connect, "tachyon_bus_connect");
@@ -183,7 +183,8 @@ Result<std::string> version() {
   const auto api = Api::open();
   if (!api) return Unexpected(api.error());
   void* function = nullptr;
-  std::memcpy(&function, &(*api)->listen, sizeof function);
+  std::memcpy(static_cast<void*>(&function), static_cast<const void*>(&(*api)->listen),
+              sizeof function);
   const std::string text = version_text("Tachyon", function);
   const auto end_of_name = text.rfind(".so.");
   if (end_of_name == std::string::npos) return "Tachyon, version not told" + text.substr(7);

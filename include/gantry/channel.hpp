@@ -901,7 +901,7 @@ class GANTRY_API Consumer {
   /// function may destroy the consumer: the message stays valid until it returns. A fork()ed child
   /// may read the message until the parent's function returns. Errors: as receive(); then the
   /// function was not called.
-  template <class Function>
+  template <class Function>  // NOLINTNEXTLINE(cppcoreguidelines-missing-std-forward)
   [[nodiscard]] Result<void> look(Function&& function, Deadline deadline = Deadline::never()) {
     using Called = std::remove_reference_t<Function>;
     return look_by(
