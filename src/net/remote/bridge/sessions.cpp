@@ -334,6 +334,8 @@ std::shared_ptr<ServedSession> Sessions::claim(const SessionId& id, RemoteAnswer
     answer.refusal =
         Error{Code::permission_denied, "it knows of no such session (any more)",
               "the bridge was started anew, or the connection was broken for too long"};
+  } else if ((*found)->is_taken) {  // I3
+    answer.refusal = Error{Code::busy, "a reader has just taken it over", {}};
   } else if (!(*found)->waits) {
     ::shutdown((*found)->socket.get(), SHUT_RDWR);
     answer.refusal = Error{Code::busy, "it had not noticed that the connection broke", {}};
@@ -351,6 +353,7 @@ void Sessions::go_on(ServedSession& session, std::uint64_t claim, Fd socket,
   GANTRY_REMOTE_STEP(session_claimed);
   const std::lock_guard lock(mutex_);
   if (session.claim != claim) return;  // I2: a later connection came for it meanwhile
+  if (session.is_taken) return;        // I3: its caller calls again
   session.next = std::move(socket);
   session.peer = peer;
   session.path = path;
@@ -368,6 +371,7 @@ Result<std::unique_ptr<Link>> Sessions::make_link(ServedSession& session, Fd soc
     const std::lock_guard lock(mutex_);
     peer = session.peer;
     session.socket = std::move(copy);
+    if (session.is_taken) ::shutdown(session.socket.get(), SHUT_RDWR);  // I3
     path = session.path;
   }
   return link_over(path, std::move(socket), setup_.engine, {peer, session.stall_limit});

@@ -52,6 +52,7 @@ struct ServedSession {
 ///   I1  A session is in sessions_ while its thread works for it or waits for its next link.
 ///   I2  What a connection was told of a session's progress holds until the session runs over that
 ///       connection, or another one has come for it.
+///   I3  No connection of a session that has moved stays here: its caller would wait.
 class Sessions {
  public:
   struct Setup {
