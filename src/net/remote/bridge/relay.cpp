@@ -111,8 +111,11 @@ Error as_broken(Error error) {
   return error;
 }
 
-Result<BridgeCall> call(const Relay::Setup& setup, const std::shared_ptr<DetachedThreads>& carriers,
-                        RemoteRequest request, int interrupt, Deadline deadline) {
+// Nothing: the bridge is to be called again.
+Result<std::optional<BridgeCall>> call_once(const Relay::Setup& setup,
+                                            const std::shared_ptr<DetachedThreads>& carriers,
+                                            RemoteRequest request, int interrupt,
+                                            Deadline deadline) {
   const auto& [name, options] = std::tie(setup.name, setup.options);
   GANTRY_ASSIGN(const std::string token, token_or_file(options.token));
   const auto within = [&](std::chrono::nanoseconds most) {
@@ -136,9 +139,17 @@ Result<BridgeCall> call(const Relay::Setup& setup, const std::shared_ptr<Detache
   GANTRY_TRY(await_path(path, *made.link, interrupt, within(kAdmissionTime)));
   if (request.session != SessionId{}) return made;
   GANTRY_ASSIGN(const bool is_joined, await_joined(*made.link, setup, interrupt, deadline));
-  if (is_joined) return made;
-  sleep_on({interrupt}, kBetweenCalls);
-  return call(setup, carriers, std::move(request), interrupt, deadline);
+  if (!is_joined) return std::nullopt;
+  return made;
+}
+
+Result<BridgeCall> call(const Relay::Setup& setup, const std::shared_ptr<DetachedThreads>& carriers,
+                        const RemoteRequest& request, int interrupt, Deadline deadline) {
+  for (;;) {  // nothing of a call is kept until the next
+    GANTRY_ASSIGN(auto made, call_once(setup, carriers, request, interrupt, deadline));
+    if (made) return *std::move(made);
+    sleep_on({interrupt}, std::min<std::chrono::nanoseconds>(kBetweenCalls, deadline.left()));
+  }
 }
 
 /// Relays that were dropped while what they had sent was on its way, or what they say last under
