@@ -365,6 +365,10 @@ Result<void> Bridge::Impl::go_on(Fd socket, const std::string& peer, Admission& 
   if (!sessions_->knows(request.session) && why_here(request, RemotePath::stream).empty()) {
     const auto to = HandOver::offer(options_.directory, offer_of(request, peer));
     if (to) return hand_over(*to, std::move(socket), admission, to->answer());
+    if (to.error().code == Code::busy) {  // the session may be there: its caller comes again
+      answer.refusal = to.error();
+      return admission.answer(answer, Deadline::after(kAdmissionTime));
+    }
   }
   if (const auto taken = sessions_->find_taken(request.session)) {
     const std::lock_guard lock(taken->taker_mutex);

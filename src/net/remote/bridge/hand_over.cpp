@@ -1,5 +1,6 @@
 #include "net/remote/bridge/hand_over.hpp"
 
+#include "core/base/os/socket.hpp"
 #include "core/base/result.hpp"
 #include "core/channel/naming/rendezvous.hpp"
 #include "core/channel/wire/protocol.hpp"
@@ -52,8 +53,14 @@ Result<HandOffer> HandOffer::decode(ConstByteSpan bytes) {
 }
 
 Result<HandOver> HandOver::offer(const std::string& directory, const HandOffer& offer) {
-  GANTRY_ASSIGN(Fd line, find_producer(directory, offer.request.channel, -1, Deadline::now()));
-  GANTRY_TRY(send_hello(line.get(), Purpose::hand));
+  auto found = connect_to(directory, offer.request.channel + kSocketSuffix);
+  if (!found && found.error().code == Code::timed_out)
+    return fail(Code::busy, "its owner lets nobody in, and too many are waiting");
+  if (!found && found.error().code == Code::not_found)
+    return fail(Code::timed_out, "nobody has the name");
+  GANTRY_ASSIGN(Fd line, std::move(found));
+  if (auto said = send_hello(line.get(), Purpose::hand); !said)
+    return fail(Code::busy, said.error().message);
   return offer_over(std::move(line), offer);
 }
 
@@ -62,15 +69,17 @@ Result<HandOver> HandOver::offer_over(Fd line, const HandOffer& offer) {
   std::array<std::byte, RemoteAnswer::kMostBytes> late{};  // an answer to an offer before
   while (const auto packet = receive_packet(line.get(), late, Deadline::now()))
     if (packet->size == 0) break;
-  GANTRY_TRY(send_packet(line.get(), offer.encode()));
+  // Whoever hung up may have said why.
+  static_cast<void>(send_packet(line.get(), offer.encode()));
   GANTRY_REMOTE_STEP(hand_over_offered);
   std::array<std::byte, RemoteAnswer::kMostBytes> buffer{};
   auto heard = next_packet(line.get(), buffer, -1, Deadline::after(kAnswerTime));
   if (!heard && heard.error().code == Code::timed_out)
     return fail(Code::busy, fmt::format("process {} does not answer", process.pid));
-  const auto answer = heard ? RemoteAnswer::decode(std::span(buffer).first(heard->size))
-                            : tl::unexpected(heard.error());
-  if (!answer)  // it hung up, or says a WirePacket: a refusal
+  if (!heard)  // it hung up
+    return fail(Code::busy, fmt::format("process {} takes no more callers now", process.pid));
+  const auto answer = RemoteAnswer::decode(std::span(buffer).first(heard->size));
+  if (!answer)  // a WirePacket: a refusal
     return fail(Code::unsupported,
                 fmt::format("process {} serves no callers of other hosts", process.pid));
   return HandOver(std::move(line), *answer, process.pid);

@@ -36,7 +36,8 @@ struct HandOffer {
 /// The bridge's part.
 class HandOver {
  public:
-  /// Errors: why the process does not serve it; `timed_out`: nobody has the name.
+  /// Errors: why the process does not serve it; `timed_out`: nobody has the name; `busy`: it may
+  /// serve it later.
   [[nodiscard]] static Result<HandOver> offer(const std::string& directory, const HandOffer& offer);
   /// The same over a line that is there. Of a reader's want: its line is take_line()'s then.
   [[nodiscard]] static Result<HandOver> offer_over(Fd line, const HandOffer& offer);

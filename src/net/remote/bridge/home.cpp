@@ -116,7 +116,8 @@ Home::~Home() {
 }
 
 void Home::take(Fd line) noexcept {
-  if (threads_ >= kMostCallers || offers_ >= kMostOffers) return;  // only this thread adds to them
+  // Only this thread adds to them. All sessions may come back at a time: each has a thread, too.
+  if (threads_ >= kMostCallers + kMostOffers || offers_ >= kMostOffers) return;
   threads_.fetch_add(1);
   offers_.fetch_add(1);
   auto thread =
