@@ -2,6 +2,7 @@
 
 #include "core/base/os/socket.hpp"
 #include "core/base/result.hpp"
+#include "core/channel/naming/access.hpp"
 #include "core/channel/naming/rendezvous.hpp"
 #include "core/channel/wire/protocol.hpp"
 #include "net/remote/remote_step.hpp"
@@ -59,6 +60,7 @@ Result<HandOver> HandOver::offer(const std::string& directory, const HandOffer& 
   if (!found && found.error().code == Code::not_found)
     return fail(Code::timed_out, "nobody has the name");
   GANTRY_ASSIGN(Fd line, std::move(found));
+  GANTRY_TRY(admit_peer(line.get(), {}));  // as whoever joins it does
   if (auto said = send_hello(line.get(), Purpose::hand); !said)
     return fail(Code::busy, said.error().message);
   return offer_over(std::move(line), offer);

@@ -37,7 +37,7 @@ struct HandOffer {
 class HandOver {
  public:
   /// Errors: why the process does not serve it; `timed_out`: nobody has the name; `busy`: it may
-  /// serve it later.
+  /// serve it later; `permission_denied`: it is another user's.
   [[nodiscard]] static Result<HandOver> offer(const std::string& directory, const HandOffer& offer);
   /// The same over a line that is there. Of a reader's want: its line is take_line()'s then.
   [[nodiscard]] static Result<HandOver> offer_over(Fd line, const HandOffer& offer);
