@@ -372,10 +372,14 @@ Result<void> Bridge::Impl::go_on(Fd socket, const std::string& peer, Admission& 
   }
   if (const auto taken = sessions_->find_taken(request.session)) {
     const std::lock_guard lock(taken->taker_mutex);
-    Fd line(::fcntl(taken->taker.get(), F_DUPFD_CLOEXEC, 0));
-    if (!line) return fail_errno("dup");
-    const auto to = HandOver::offer_over(std::move(line), offer_of(request, peer));
-    if (to) return hand_over(*to, std::move(socket), admission, to->answer());
+    Fd line(::fcntl(taken->taker.get(), F_DUPFD_CLOEXEC, 0));  // empty: its reader has left again
+    const auto to = !line ? Result<HandOver>(fail(Code::busy, "its reader has left"))
+                          : HandOver::offer_over(std::move(line), offer_of(request, peer));
+    if (to) {
+      GANTRY_TRY(hand_over(*to, std::move(socket), admission, to->answer()));
+      taken->has_reached_taker = true;
+      return {};
+    }
     answer.refusal = Error{Code::busy, to.error().message, {}};
     return admission.answer(answer, Deadline::after(kAdmissionTime));
   }

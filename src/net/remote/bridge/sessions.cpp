@@ -283,13 +283,18 @@ RemoteEnd Sessions::carry(ServedSession& session, RemoteSide& side, std::unique_
   for (std::uint64_t received = 0;;) {
     RemoteEnd end = session.turns.run(side, std::move(link), received);
     if (end.kind != RemoteEnd::Kind::broken) return end;
-    if (is_taken(session)) return await_taker(session);
+    if (is_taken(session))
+      if (auto over = await_taker(session)) return *std::move(over);
     say(fmt::format("{}: a connection broke: {}", session.caller, end.why.message));
     GANTRY_REMOTE_STEP(session_broken);
     const auto broke = std::chrono::steady_clock::now();
     do {
       auto socket = await_next(session, side.received(), received);
-      if (!socket) return is_taken(session) ? await_taker(session) : end;
+      if (!socket && is_taken(session)) {
+        if (auto over = await_taker(session)) return *std::move(over);
+        continue;
+      }
+      if (!socket) return end;
       auto next = make_link(session, *std::move(socket));
       link = next ? *std::move(next) : nullptr;  // null: that one broke, too
       GANTRY_REMOTE_STEP(session_went_on);
@@ -397,6 +402,7 @@ void Sessions::take_over(const std::string& directory, const std::string& name, 
   } else {
     auto& [sessions, session] = found->second;
     answer.session = session->id;
+    const std::lock_guard taker_lock(session->taker_mutex);
     const std::lock_guard lock(sessions->mutex_);
     if (!answer_offer(line.get(), answer)) {
       *session->handing = Handing::open;
@@ -425,18 +431,27 @@ std::shared_ptr<ServedSession> Sessions::find_taken(const SessionId& id) {
 }
 
 // The name stays until the reader's process lets go of the line.
-RemoteEnd Sessions::await_taker(ServedSession& session) {
+std::optional<RemoteEnd> Sessions::await_taker(ServedSession& session) {
   for (;;) {
     std::array<pollfd, 2> entries{pollfd{session.taker.get(), 0, 0},
                                   pollfd{stop_.get(), POLLIN, 0}};
     if (::poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) break;
-    if (entries[1].revents != 0) return {RemoteEnd::Kind::stopped, setup_.when_stopped};
+    if (entries[1].revents != 0)
+      return RemoteEnd{RemoteEnd::Kind::stopped, setup_.when_stopped};
     if (entries[0].revents != 0) break;
   }
-  const std::lock_guard lock(session.taker_mutex);
-  if (has_said_finished(session.taker.get()))
-    return {RemoteEnd::Kind::over, {Code::closed, {}, {}}};
-  return {RemoteEnd::Kind::over, {Code::peer_gone, "its reader has left", {}}};
+  const std::lock_guard taker_lock(session.taker_mutex);
+  if (session.has_reached_taker) {
+    if (has_said_finished(session.taker.get()))
+      return RemoteEnd{RemoteEnd::Kind::over, {Code::closed, {}, {}}};
+    return RemoteEnd{RemoteEnd::Kind::over, {Code::peer_gone, "its reader has left", {}}};
+  }
+  // It had no time, or died: nothing was taken in, and the next reader gets all.
+  const std::lock_guard lock(mutex_);
+  session.taker.reset();
+  session.is_taken = false;
+  *session.handing = Handing::open;
+  return std::nullopt;
 }
 
 // ---- at home -----------------------------------------------------------------------------------

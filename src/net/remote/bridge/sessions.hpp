@@ -37,8 +37,9 @@ struct ServedSession {
   bool may_move = false;                  // to the process of its reader; not guarded
   std::shared_ptr<HandingState> handing;  // of its producer, if that may move
   bool is_taken = false;                  // it has moved
-  std::mutex taker_mutex;                 // guards the use of `taker`
+  std::mutex taker_mutex;                 // guards what follows; taken before Sessions'
   Fd taker;                               // the line to that process
+  bool has_reached_taker = false;         // a connection was given to it
 };
 
 /// How long a session's next connection may take: its caller may be the only one that has not
@@ -123,7 +124,8 @@ class Sessions {
   [[nodiscard]] RemoteEnd carry(ServedSession& session, RemoteSide& side,
                                 std::unique_ptr<Link> link);
   [[nodiscard]] bool has_owner(const std::string& name) const;
-  [[nodiscard]] RemoteEnd await_taker(ServedSession& session);
+  /// Nothing: no connection has reached the reader, and the session is here again.
+  [[nodiscard]] std::optional<RemoteEnd> await_taker(ServedSession& session);
   [[nodiscard]] bool is_taken(const ServedSession& session);
   [[nodiscard]] bool keeps_places();
   /// Waits for a socket that goes on with the session; nothing comes once its patience is spent.
