@@ -380,7 +380,8 @@ Result<void> Bridge::Impl::go_on(Fd socket, const std::string& peer, Admission& 
       taken->has_reached_taker = true;
       return {};
     }
-    answer.refusal = Error{Code::busy, to.error().message, {}};
+    taken->has_finished |= to.error().code == Code::closed;
+    answer.refusal = Error{taken->has_finished ? Code::closed : Code::busy, to.error().message, {}};
     return admission.answer(answer, Deadline::after(kAdmissionTime));
   }
   std::uint64_t claim = 0;

@@ -14,6 +14,7 @@ namespace {
 constexpr std::chrono::milliseconds kAnswerTime{500};
 // The bridge welcomes its caller meanwhile.
 constexpr std::chrono::seconds kConnectionTime{2 * kAdmissionTime};
+constexpr std::size_t kFinishedBytes = 1;  // no answer is so short
 constexpr std::size_t kLongestPeer = 96;
 constexpr std::uint64_t kLongestMs = 24 * 60 * 60 * 1000;
 
@@ -24,6 +25,10 @@ Result<Packet> next_packet(int line, ByteSpan into, int stop, Deadline deadline)
   GANTRY_ASSIGN(Packet packet, receive_packet(line, into, Deadline::now()));
   if (packet.size == 0) return fail(Code::peer_gone, "the other process hung up");
   return packet;
+}
+
+tl::unexpected<Error> finished() {
+  return fail(Code::closed, "all of it has been received");
 }
 
 }  // namespace
@@ -69,8 +74,10 @@ Result<HandOver> HandOver::offer(const std::string& directory, const HandOffer& 
 Result<HandOver> HandOver::offer_over(Fd line, const HandOffer& offer) {
   GANTRY_ASSIGN(const PeerIdentity process, peer_of(line.get()));
   std::array<std::byte, RemoteAnswer::kMostBytes> late{};  // an answer to an offer before
-  while (const auto packet = receive_packet(line.get(), late, Deadline::now()))
+  while (const auto packet = receive_packet(line.get(), late, Deadline::now())) {
     if (packet->size == 0) break;
+    if (packet->size == kFinishedBytes) return finished();
+  }
   // Whoever hung up may have said why.
   static_cast<void>(send_packet(line.get(), offer.encode()));
   GANTRY_REMOTE_STEP(hand_over_offered);
@@ -80,6 +87,7 @@ Result<HandOver> HandOver::offer_over(Fd line, const HandOffer& offer) {
     return fail(Code::busy, fmt::format("process {} does not answer", process.pid));
   if (!heard)  // it hung up
     return fail(Code::busy, fmt::format("process {} takes no more callers now", process.pid));
+  if (heard->size == kFinishedBytes) return finished();
   const auto answer = RemoteAnswer::decode(std::span(buffer).first(heard->size));
   if (!answer)  // a WirePacket: a refusal
     return fail(Code::unsupported,
@@ -125,7 +133,7 @@ void say_finished(int line) noexcept {
 bool has_said_finished(int line) noexcept {
   std::byte said{};
   const auto packet = receive_packet(line, {&said, 1}, Deadline::now());
-  return packet && packet->size == 1;
+  return packet && packet->size == kFinishedBytes;
 }
 
 }  // namespace gantry

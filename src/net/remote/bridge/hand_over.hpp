@@ -40,6 +40,7 @@ class HandOver {
   /// serve it later; `permission_denied`: it is another user's.
   [[nodiscard]] static Result<HandOver> offer(const std::string& directory, const HandOffer& offer);
   /// The same over a line that is there. Of a reader's want: its line is take_line()'s then.
+  /// Errors besides: `closed`: it has said that it is finished.
   [[nodiscard]] static Result<HandOver> offer_over(Fd line, const HandOffer& offer);
   [[nodiscard]] Fd take_line() noexcept { return std::move(line_); }
   [[nodiscard]] const RemoteAnswer& answer() const noexcept { return answer_; }

@@ -442,7 +442,7 @@ std::optional<RemoteEnd> Sessions::await_taker(ServedSession& session) {
   }
   const std::lock_guard taker_lock(session.taker_mutex);
   if (session.has_reached_taker) {
-    if (has_said_finished(session.taker.get()))
+    if (session.has_finished || has_said_finished(session.taker.get()))
       return RemoteEnd{RemoteEnd::Kind::over, {Code::closed, {}, {}}};
     return RemoteEnd{RemoteEnd::Kind::over, {Code::peer_gone, "its reader has left", {}}};
   }

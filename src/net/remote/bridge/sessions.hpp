@@ -40,6 +40,7 @@ struct ServedSession {
   std::mutex taker_mutex;                 // guards what follows; taken before Sessions'
   Fd taker;                               // the line to that process
   bool has_reached_taker = false;         // a connection was given to it
+  bool has_finished = false;              // it has said so, in answer to an offer
 };
 
 /// How long a session's next connection may take: its caller may be the only one that has not
