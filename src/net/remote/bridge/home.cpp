@@ -7,6 +7,7 @@
 #include "core/base/os/fork.hpp"
 #include "core/base/os/worker_thread.hpp"
 #include "core/base/result.hpp"
+#include "core/base/text_lines.hpp"
 #include "core/engine/inline/inline_engine.hpp"
 #include "net/remote/bridge/hand_over.hpp"
 #include "net/remote/bridge/sessions.hpp"
@@ -152,6 +153,8 @@ Result<void> Home::hear(Fd line) {
   Offer counted(*this);
   GANTRY_ASSIGN(const HandOffer offer,
                 hear_offer(line.get(), sessions_->stop_event(), Deadline::after(kAdmissionTime)));
+  if (offer.request.channel != where_.name)
+    return fail(Code::peer_misbehaved, "an offer for another name");
   if (offer.kind == HandOffer::Kind::question) return answer_offer(line.get(), {});
   if (offer.kind == HandOffer::Kind::want) {
     Sessions::take_over(where_.directory, where_.name, std::move(line));
