@@ -18,6 +18,8 @@ constexpr std::chrono::seconds kHandshakeTime{5};
 // A producer that has let a consumer in loses it, and perhaps its stream with it, if that leaves in
 // the middle of its coming.
 constexpr std::chrono::milliseconds kLeastHandshakeTime{200};
+// A caller on another host has to call again. Who has less time joins where the name is.
+constexpr std::chrono::milliseconds kTakeOverTime{1000};
 
 // A producer that is stopped must not keep its consumer from being interrupted.
 Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
@@ -497,8 +499,10 @@ Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& op
     const HandingMakers* const net = options.acts_for ? nullptr : handing_makers();
     GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline, net != nullptr));
     if (impl) return Consumer(std::move(impl));
-    auto taken = net->take_over(name, options, deadline);
-    if (taken || taken.error().code != Code::unsupported) return taken;
+    if (deadline.left() >= kTakeOverTime) {
+      auto taken = net->take_over(name, options, deadline);
+      if (taken || taken.error().code != Code::unsupported) return taken;
+    }
     GANTRY_ASSIGN(impl, Impl::make(name, options, deadline));
     return Consumer(std::move(impl));
   });

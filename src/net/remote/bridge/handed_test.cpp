@@ -1,4 +1,5 @@
 // Connections that a bridge hands to the process whose channel, inbox or service it is.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
 
@@ -6,6 +7,7 @@
 #include "core/channel/wire/protocol.hpp"
 #include "net/remote/bridge/hand_over.hpp"
 #include "net/remote/bridge/test_calls.hpp"
+#include "net/remote/session/remote_record.hpp"
 
 namespace gantry {
 namespace {
@@ -171,6 +173,97 @@ TEST_F(Handed, ABridgeThatComesBackHandsTheNextConnectionToTheSameSession) {
     start_bridge(address);
   }));
   EXPECT_EQ(network.cuts(), 1);
+}
+
+// Nothing of it was taken in: the next reader gets all.
+TEST_F(Handed, AReaderThatLeavesBeforeItsConnectionComesLosesNothing) {
+  Producer out = publish();
+  ASSERT_TRUE(out.send(pattern(5'000, 1), {.deadline = soon()}));
+  for (int i = 0; i < 5; ++i) {
+    HandOffer want;
+    want.kind = HandOffer::Kind::want;
+    want.request.channel = "frames";
+    for (const Deadline limit = soon(); !limit.passed();) {
+      Fd line = line_to_owner();
+      const auto heard = HandOver::offer_over(std::move(line), want);
+      ASSERT_TRUE(heard) << to_string(heard.error());
+      if (!heard->answer().refusal) break;  // otherwise the one before has not been missed yet
+    }
+  }
+  Result<Consumer> in = consume_there();
+  for (const Deadline limit = soon();
+       !in && in.error().code == Code::already_exists && !limit.passed();)
+    in = consume_there();
+  ASSERT_TRUE(in) << to_string(in.error());
+  expect_message(*in, 5'000, 1);
+  ASSERT_TRUE(out.send(pattern(70'000, 2), {.deadline = soon()}));
+  expect_message(*in, 70'000, 2);
+}
+
+// Its caller cannot come again, and the connection that stands is not given up for it.
+TEST_F(Handed, AReaderWithLittleTimeJoinsWhereTheNameIs) {
+  CutNetwork network(bridge_->address());
+  Producer out = publish(network.address());
+  ASSERT_TRUE(out.send(pattern(5'000, 1), {.deadline = soon()}));
+  network.refuse(true);
+  const auto try_to_join = [&] {
+    return Consumer::open("frames", test::consumer_options(there()),
+                          Deadline::after(std::chrono::milliseconds(500)));
+  };
+  Result<Consumer> in = try_to_join();
+  for (const Deadline limit = soon(); !in && !limit.passed();) in = try_to_join();
+  ASSERT_TRUE(in) << to_string(in.error());
+  expect_message(*in, 5'000, 1);
+}
+
+// A session whose process has no place for an offer just now is not given up.
+TEST_F(Handed, ASessionComesBackAlthoughItsProcessIsFullOfOffers) {
+  auto out = test::make_producer("frames", there()).value();
+  CutNetwork network(bridge_->address());
+  auto in = consume(name("frames", network.address())).value();
+  std::vector<Fd> lines;
+  while (lines.size() < 16) lines.push_back(line_to_owner());  // which say nothing
+  network.cut_after(0);
+  for (const Deadline limit = soon(); network.cuts() == 0 && !limit.passed();)
+    std::this_thread::yield();
+  RemoteAnswer answer;
+  const Fd other = welcomed_caller(answer);
+  EXPECT_THAT(answer.served, HasSubstr("takes no more callers"));
+  lines.clear();
+  ASSERT_TRUE(out.send(pattern(9'000, 1), {.deadline = soon()}));
+  expect_message(in, 9'000, 1);
+}
+
+// A bridge that has a caller call again and again costs it one connection at a time.
+TEST_F(Handed, ABridgeThatAlwaysSaysAgainHoldsOneConnectionOfItsCaller) {
+  const Fd listener = listen_tcp(parse_host("127.0.0.1:0").value()).value();
+  std::jthread caller([&] {
+    const auto in = consume(name("frames", own_address(listener.get())));
+    EXPECT_EQ(in.error().code, Code::closed) << to_string(in.error());
+  });
+  std::vector<Fd> sockets;
+  std::vector<std::unique_ptr<Link>> links;  // nothing ends at this end
+  for (int i = 0; i < 8; ++i) {
+    pollfd entry{listener.get(), POLLIN, 0};
+    ASSERT_EQ(::poll(&entry, 1, 60'000), 1);
+    Fd socket(::accept4(listener.get(), nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK));
+    ASSERT_TRUE(socket);
+    for (const Fd& former : sockets) {
+      pollfd end{former.get(), POLLRDHUP, 0};
+      EXPECT_EQ(::poll(&end, 1, 0), 1) << "it has not ended";
+    }
+    Admission admission(socket.get(), test::kToken);
+    ASSERT_TRUE(admission.hear(soon()));
+    ASSERT_TRUE(admission.answer({}, soon()));
+    sockets.emplace_back(::fcntl(socket.get(), F_DUPFD_CLOEXEC, 0));
+    links.push_back(link_over(RemotePath::stream, std::move(socket),
+                              std::make_shared<test::PlainEngine>(),
+                              {"the caller", std::chrono::seconds(60)})
+                        .value());
+    const auto record = i < 7 ? say_number(RemoteKind::again, 0)
+                              : say_error(RemoteKind::stopped, {Code::closed, "enough", {}});
+    ASSERT_TRUE(links.back()->send_control(record, soon()));
+  }
 }
 
 TEST_F(Handed, OnlyTheLastOfTwoCallersOfASessionGoesOnWithIt) {

@@ -436,8 +436,7 @@ std::optional<RemoteEnd> Sessions::await_taker(ServedSession& session) {
     std::array<pollfd, 2> entries{pollfd{session.taker.get(), 0, 0},
                                   pollfd{stop_.get(), POLLIN, 0}};
     if (::poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) break;
-    if (entries[1].revents != 0)
-      return RemoteEnd{RemoteEnd::Kind::stopped, setup_.when_stopped};
+    if (entries[1].revents != 0) return RemoteEnd{RemoteEnd::Kind::stopped, setup_.when_stopped};
     if (entries[0].revents != 0) break;
   }
   const std::lock_guard taker_lock(session.taker_mutex);
