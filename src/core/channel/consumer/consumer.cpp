@@ -559,6 +559,7 @@ Result<void> Consumer::rejoin(Deadline deadline) {
         taken != nullptr && !taken->home().empty()) {
       ConsumerOptions options = impl_->options_for_successor();
       options.directory = taken->home();
+      options.access = taken->access();
       GANTRY_ASSIGN(Consumer next, open(impl_->name(), options, deadline));
       *this = std::move(next);
       return {};

@@ -28,6 +28,8 @@ class TakenSide : public detail::FarSide {
  public:
   /// Where the channel has its name.
   [[nodiscard]] virtual const std::string& home() const noexcept = 0;
+  /// The user's, for that name.
+  [[nodiscard]] virtual const Access& access() const noexcept = 0;
 };
 
 /// guarded_on(), and an error says what happened on the other host, if that is where it happened.

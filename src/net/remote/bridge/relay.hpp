@@ -65,6 +65,7 @@ class Relay final : public TakenSide {
     int interrupt = -1;
     std::chrono::nanoseconds spin{};  // of the user's end
     std::string parent;               // the channel directory
+    Access access{};                  // to the name at home(), if it has one
     MakeSide make_side;
     /// It is made before the user's end (a relay's producer), else after it (a relay's consumer).
     bool is_side_first = true;
@@ -94,6 +95,7 @@ class Relay final : public TakenSide {
   [[nodiscard]] std::string path() const override;
   /// Empty: it calls a bridge.
   [[nodiscard]] const std::string& home() const noexcept override { return home_; }
+  [[nodiscard]] const Access& access() const noexcept override { return setup_.access; }
   [[nodiscard]] Error reason(Error error) const override;
   [[nodiscard]] Result<void> reconnect(Deadline deadline) override;
   [[nodiscard]] Result<void> finish(Deadline deadline) override;

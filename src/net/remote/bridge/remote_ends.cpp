@@ -178,6 +178,7 @@ Result<Consumer> take_over(std::string_view name, const ConsumerOptions& given, 
   setup.interrupt = options.interrupt_descriptor;
   setup.spin = options.spin;
   setup.parent = options.directory;
+  setup.access = options.access;
   setup.await_call = [taken, engine](const RemoteRequest& request, int interrupt, Deadline until) {
     return await_offer(*taken, request, engine, interrupt, until);
   };
