@@ -378,6 +378,27 @@ TEST_F(Handed, AnOwnerMayCloseAtAnyTimeOfAHandOver) {
   is_over = true;
 }
 
+// Those who come when the stream has ended hear so at once, again and again.
+TEST_F(Handed, CallersThatKeepComingDoNotHoldUpTheCloseOfTheOwner) {
+  ProducerOptions options = there();
+  options.consumers = 8;
+  auto out = test::make_producer("frames", options).value();
+  std::atomic<bool> is_over{false};
+  std::vector<std::jthread> callers;
+  for (int i = 0; i < 6; ++i)
+    callers.emplace_back([&] {
+      while (!is_over) {
+        auto in = consume(name("frames"), Deadline::after(std::chrono::seconds(1)));
+        if (!in) continue;
+        EXPECT_EQ(in->receive(soon()).error().code, Code::closed);
+      }
+    });
+  EXPECT_TRUE(out.wait_for_consumer(soon(), 6));
+  const auto closed = out.close(soon());
+  EXPECT_TRUE(closed) << to_string(closed.error());
+  is_over = true;
+}
+
 TEST_F(Handed, AForkOfTheOwnerDoesNotTouchTheConnection) {
   std::optional<Producer> out = test::make_producer("frames", there()).value();
   auto in = consume(name("frames")).value();

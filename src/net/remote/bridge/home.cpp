@@ -32,7 +32,7 @@ class Home final : public HandedCallers, public std::enable_shared_from_this<Hom
     if (fork_guard_.is_this()) sessions_->has_sent(bytes);
   }
   [[nodiscard]] Result<void> finish(Deadline deadline, int interrupt) override {
-    return named(sessions_->await_none(deadline, interrupt));
+    return named(sessions_->await_present(deadline, interrupt));
   }
   // A reader gets what was sent, and a client its answers; a sender has nobody to send to.
   void retire() noexcept override {

@@ -4,6 +4,7 @@
 
 #include "core/base/assert.hpp"
 #include "core/base/result.hpp"
+#include "core/base/text_lines.hpp"
 #include "core/channel/naming/access.hpp"
 #include "core/channel/naming/rendezvous.hpp"
 #include "core/channel/wire/far_sides.hpp"

@@ -460,10 +460,15 @@ void Sessions::has_sent(Bytes bytes) noexcept {
   for (const auto& session : sessions_) session->turns.has_sent(bytes <= kMaxControlBytes);
 }
 
-Result<void> Sessions::await_none(Deadline deadline, int interrupt) {
+Result<void> Sessions::await_present(Deadline deadline, int interrupt) {
   constexpr std::chrono::milliseconds kLook{20};  // whether the caller was interrupted
   std::unique_lock lock(mutex_);
-  while (!sessions_.empty()) {
+  std::vector<SessionId> awaited;  // others come meanwhile, and hear the end at once
+  for (const auto& session : sessions_) awaited.push_back(session->id);
+  const auto is_awaited = [&](const auto& session) {
+    return std::ranges::find(awaited, session->id) != awaited.end();
+  };
+  while (std::ranges::any_of(sessions_, is_awaited)) {
     if (is_readable(interrupt)) return fail(Code::interrupted, "interrupted");
     if (deadline.passed())
       return fail(Code::timed_out, "not all of it has been received on other hosts");

@@ -105,8 +105,8 @@ class Sessions {
 
   /// A thread of the user's has published a message.
   void has_sent(Bytes bytes) noexcept;
-  /// Waits until there is no session. Errors: `timed_out`, `interrupted`.
-  [[nodiscard]] Result<void> await_none(Deadline deadline, int interrupt);
+  /// Waits until none of the present sessions is left. Errors: `timed_out`, `interrupted`.
+  [[nodiscard]] Result<void> await_present(Deadline deadline, int interrupt);
 
  private:
   static constexpr std::size_t kMostFinished = 1024;
