@@ -169,11 +169,12 @@ Result<void> Home::begin(Fd line, const HandOffer& offer, Offer& counted) {
   RemoteAnswer answer;
   answer.session = offer.session;
   if (!added) answer.refusal = added.error();
-  auto socket = [&]() -> Result<Fd> {
+  auto socket = guarded([&]() -> Result<Fd> {
+    if (added) (*added)->peer = (*added)->caller = offer.peer;
     GANTRY_TRY(answer_offer(line.get(), answer));
     if (!added) return tl::unexpected(added.error());
     return take_connection(line.get(), sessions_->stop_event());
-  }();
+  });
   line.reset();
   counted.end();
   if (!added) return {};
@@ -181,8 +182,6 @@ Result<void> Home::begin(Fd line, const HandOffer& offer, Offer& counted) {
     sessions_->forget(*added);
     return tl::unexpected(std::move(socket).error());
   }
-  (*added)->peer = offer.peer;
-  (*added)->caller = offer.peer;
   return sessions_->serve(*added, *std::move(socket), offer.request, {});
 }
 
