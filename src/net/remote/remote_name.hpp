@@ -17,10 +17,7 @@ inline constexpr std::size_t kLongestSocketPath = 107;  // what sockaddr_un hold
 struct RemoteName {
   std::string channel;
   HostPort where;
-  /// The channel alone if it has no host: it is one of this host.
-  [[nodiscard]] std::string text() const {
-    return where.host.empty() && where.path.empty() ? channel : channel + "@" + where.text();
-  }
+  [[nodiscard]] std::string text() const { return channel + "@" + where.text(); }
 };
 
 /// NAME@HOST[:PORT] or NAME@unix:/PATH; nothing if there is no '@', so that the channel is one of

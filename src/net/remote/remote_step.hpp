@@ -17,7 +17,7 @@
   /* the bridge */                                                                                 \
   X(caller_admitted) X(session_stored) X(session_welcomed) X(end_opened) X(session_joined)         \
   X(session_broken) X(session_claimed) X(link_handed_over) X(session_went_on) X(session_erased)    \
-  X(hand_over_offered) X(connection_given) X(session_taken_over)                                  \
+  X(hand_over_offered) X(connection_given)                                                         \
   /* the process whose channel it is */                                                            \
   X(connection_taken)                                                                              \
   /* who calls it */                                                                               \

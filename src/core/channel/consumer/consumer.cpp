@@ -18,8 +18,6 @@ constexpr std::chrono::seconds kHandshakeTime{5};
 // A producer that has let a consumer in loses it, and perhaps its stream with it, if that leaves in
 // the middle of its coming.
 constexpr std::chrono::milliseconds kLeastHandshakeTime{200};
-// A caller on another host has to call again. Who has less time joins where the name is.
-constexpr std::chrono::milliseconds kTakeOverTime{1000};
 
 // A producer that is stopped must not keep its consumer from being interrupted.
 Result<Received> await_answer(int socket, int interrupt, Deadline deadline) {
@@ -62,10 +60,8 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::prepare(std::string_view
 
 Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view name,
                                                              const ConsumerOptions& options,
-                                                             Deadline deadline,
-                                                             bool wants_connection) {
+                                                             Deadline deadline) {
   GANTRY_ASSIGN(auto impl, prepare(name, options));
-  if (wants_connection) impl->handshake_.look_for_connection();
   impl->payloads_.limit(std::make_shared<SenderQuota>(ReceiveQuota::make(options.receive, {}, 1)));
   // A producer may end between our connecting and its answer; then its successor is looked for.
   constexpr int kTries = 3;
@@ -77,10 +73,6 @@ Result<std::shared_ptr<Consumer::Impl>> Consumer::Impl::make(std::string_view na
         std::clamp<std::chrono::nanoseconds>(deadline.left(), kLeastHandshakeTime, kHandshakeTime));
     auto joined = impl->join(Connection(std::move(socket)), patience);
     if (joined) return impl;
-    if (impl->handshake_.has_found_connection()) {
-      if (options.metrics_descriptor >= 0) MetricsMaker::leave_descriptor(impl->core_.metrics);
-      return nullptr;
-    }
     if (joined.error().code != Code::peer_gone || attempt == kTries || deadline.passed())
       return prefixed(std::move(joined).error(), "channel '{}'", name);
   }
@@ -496,14 +488,7 @@ Consumer::~Consumer() {
 Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& options,
                                 Deadline deadline) {
   return guarded([&]() -> Result<Consumer> {
-    const HandingMakers* const net = options.acts_for ? nullptr : handing_makers();
-    GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline, net != nullptr));
-    if (impl) return Consumer(std::move(impl));
-    if (deadline.left() >= kTakeOverTime) {
-      auto taken = net->take_over(name, options, deadline);
-      if (taken || taken.error().code != Code::unsupported) return taken;
-    }
-    GANTRY_ASSIGN(impl, Impl::make(name, options, deadline));
+    GANTRY_ASSIGN(auto impl, Impl::make(name, options, deadline));
     return Consumer(std::move(impl));
   });
 }
@@ -555,15 +540,6 @@ Result<int> Consumer::event_descriptor() {
 Result<void> Consumer::rejoin(Deadline deadline) {
   return guarded_on(impl_, "Consumer", [&]() -> Result<void> {
     GANTRY_TRY(impl_->check_may_take());
-    if (const auto* const taken = dynamic_cast<const TakenSide*>(far_side_.get());
-        taken != nullptr && !taken->home().empty()) {
-      ConsumerOptions options = impl_->options_for_successor();
-      options.directory = taken->home();
-      options.access = taken->access();
-      GANTRY_ASSIGN(Consumer next, open(impl_->name(), options, deadline));
-      *this = std::move(next);
-      return {};
-    }
     if (far_side_) GANTRY_TRY(far_side_->reconnect(deadline));
     GANTRY_ASSIGN(auto next, Impl::make(impl_->name(), impl_->options_for_successor(), deadline));
     impl_->leave();

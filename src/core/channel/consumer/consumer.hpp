@@ -11,10 +11,8 @@ namespace gantry {
 /// Threads: the caller's, one at a time; those of ReceivedPayloads.
 class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Consumer::Impl> {
  public:
-  /// `wants_connection`: null is returned where the connection of a producer of another host may be
-  /// taken over.
   static Result<std::shared_ptr<Impl>> make(std::string_view name, const ConsumerOptions& options,
-                                            Deadline deadline, bool wants_connection = false);
+                                            Deadline deadline);
 
   /// The next message of any of `ends` and its index; see Consumer::receive_any().
   static Result<Any> receive_any(std::span<Impl* const> ends, Deadline deadline);

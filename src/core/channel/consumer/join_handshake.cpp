@@ -48,8 +48,6 @@ Result<bool> JoinHandshake::hear(int send_fd, Received& received) {
 Result<void> JoinHandshake::accept_welcome(int send_fd, Received& received) {
   GANTRY_ASSIGN(Received welcome, expect(std::move(received), PacketKind::welcome, 3));
   GANTRY_STEP(welcome_heard);
-  has_found_connection_ = wants_connection_ && welcome.packet.purpose == Purpose::hand;
-  if (has_found_connection_) return fail(Code::unsupported, "its connection is to be taken over");
   GANTRY_ASSIGN(core_.producer_memory,
                 Region::import(welcome.fds[0].release(), shared_size(sizeof(ProducerPage))));
   GANTRY_ASSIGN(core_.ring_memory,

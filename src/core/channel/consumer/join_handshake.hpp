@@ -15,9 +15,6 @@ class GANTRY_LOCAL JoinHandshake {
   /// Begins, also after a producer that died while it let this end in.
   Result<void> ask(int send_fd);
   Result<bool> hear(int send_fd, Received& received);
-  /// hear() fails where the connection of a producer of another host may be taken over.
-  void look_for_connection() noexcept { wants_connection_ = true; }
-  [[nodiscard]] bool has_found_connection() const noexcept { return has_found_connection_; }
 
  private:
   Result<void> accept_welcome(int send_fd, Received& received);
@@ -26,8 +23,6 @@ class GANTRY_LOCAL JoinHandshake {
   ConsumerCore& core_;
   ReceivedPayloads& payloads_;
   ConsumerWaiter& waiter_;
-  bool wants_connection_ = false;
-  bool has_found_connection_ = false;
 };
 
 }  // namespace gantry

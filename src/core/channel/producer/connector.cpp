@@ -168,8 +168,7 @@ Code ConsumerListener::reason_to_refuse(const Caller& caller, const WirePacket& 
   if (hello.purpose != Purpose::join) return Code::invalid_argument;
   ConsumerSet::Gone gone;  // destroyed without the lock
   const ProducerCore::Lock held = core_.lock();
-  const bool has_moved = core_.handing && *core_.handing == Handing::moved;
-  if (has_moved || !core_.consumers->has_place()) return Code::already_exists;
+  if (!core_.consumers->has_place()) return Code::already_exists;
   core_.consumers->forget_departed(gone);
   if (core_.consumers->departed().has_full_share(caller.identity.uid)) return Code::busy;
   return Code::closed;
@@ -179,7 +178,6 @@ Result<void> ConsumerListener::welcome(Caller& caller) {
   GANTRY_ASSIGN(caller.ring, ConsumerState::make_page(core_.options.slots));
   WirePacket packet;
   packet.kind = PacketKind::welcome;
-  if (const auto held = core_.lock(); core_.handing) packet.purpose = Purpose::hand;
   GANTRY_ASSIGN(WakeReceiver::Made made, WakeReceiver::make());
   caller.wake_receiver = std::move(made.wake_receiver);
   const std::array<int, 3> fds{core_.memory.descriptor(), caller.ring.descriptor(),
@@ -389,12 +387,6 @@ Result<void> Connector::finish_handed(Deadline deadline) {
                           : there->finish(deadline, core_.options.interrupt_descriptor);
 }
 
-void Connector::let_move(std::shared_ptr<HandingState> state) {
-  const ProducerCore::Lock held = core_.lock();
-  if (core_.consumers->count() != 0) *state = Handing::joined;
-  core_.handing = std::move(state);
-}
-
 void Connector::call_failed(const Error& why) {
   ProducerCore::Lock held = core_.lock();
   calling_ = false;
@@ -408,21 +400,10 @@ void Connector::call_failed(const Error& why) {
 
 // ---- the consumers, as the acceptor tells ---------------------------------------------------
 
-// Under the lock. False: a consumer's process has taken over what it would read here.
-bool Connector::is_for_consumers() const noexcept {
-  auto was = Handing::open;
-  return !core_.handing || core_.handing->compare_exchange_strong(was, Handing::joined) ||
-         was == Handing::joined;
-}
-
 Result<unsigned> Connector::admit(std::unique_ptr<ConsumerResources> consumer, Region ring_memory) {
   consumer->trace = &core_.trace;
   const int socket = consumer->connection.send_fd();
   ProducerCore::Lock held = core_.lock();
-  if (!is_for_consumers()) {
-    refuse(socket, Code::already_exists);
-    return fail(Code::already_exists, "a process has taken its connection over");
-  }
   GANTRY_ASSIGN(const unsigned id,
                 core_.consumers->admit(std::move(consumer), std::move(ring_memory)));
   core_.metrics.meter()->connected();

@@ -124,8 +124,6 @@ class Connector {
   }
   /// See HandedCallers::finish().
   [[nodiscard]] Result<void> finish_handed(Deadline deadline);
-  /// See FarSides::let_move().
-  void let_move(std::shared_ptr<HandingState> state);
   /// See ConsumerSet::hear_trouble().
   [[nodiscard]] std::optional<Error> trouble() const;
 
@@ -140,7 +138,6 @@ class Connector {
 
  private:
   void begin_call(Connection connection);
-  [[nodiscard]] bool is_for_consumers() const noexcept;
   void consumers_changed(ProducerCore::Lock held) noexcept;
 
   ProducerCore& core_;

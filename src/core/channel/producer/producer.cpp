@@ -506,10 +506,6 @@ Sent told(Sent sent, Impl& impl, detail::FarSide* far_side, Bytes bytes) noexcep
 
 }  // namespace
 
-void FarSides::let_move(Producer& producer, std::shared_ptr<HandingState> state) {
-  producer.impl_->connector().let_move(std::move(state));
-}
-
 Producer::Producer(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 Producer::Producer(Producer&&) noexcept = default;
 Producer& Producer::operator=(Producer&& other) noexcept {

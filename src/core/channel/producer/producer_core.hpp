@@ -9,7 +9,6 @@
 #include "core/channel/fan_out/credits.hpp"
 #include "core/channel/fan_out/publisher.hpp"
 #include "core/channel/producer/rotation.hpp"
-#include "core/channel/wire/handed_callers.hpp"
 #include "core/channel/wire/metrics_page.hpp"
 #include "core/channel/wire/protocol.hpp"
 #include "core/channel/wire/waiter.hpp"
@@ -118,7 +117,6 @@ struct ProducerCore {
   std::string_view reader = "consumer";  // in errors
   Purpose calls = Purpose::deliver;      // what it says to the owner of a name
   ProducerOptions options;
-  std::shared_ptr<HandingState> handing;  // under the lock; null: it acts for nobody
   Lent lent = Lent::by_caller;
   SpinTime spin;
   Pool pool;

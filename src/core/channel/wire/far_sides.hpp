@@ -3,16 +3,12 @@
 #include <gantry/call.hpp>
 
 #include "core/base/moved_from.hpp"
-#include "core/channel/wire/handed_callers.hpp"
 
 namespace gantry {
 
 /// Gives an end its far side, which goes when the end does.
 class FarSides {
  public:
-  /// The producer acts for one of another host: consumers hear that they may take its connection
-  /// over. It says who was first.
-  static void let_move(Producer& producer, std::shared_ptr<HandingState> state);
   template <class End>
   static void attach(End& end, std::shared_ptr<detail::FarSide> far_side) noexcept {
     end.far_side_ = std::move(far_side);
@@ -21,15 +17,6 @@ class FarSides {
   static void attach(Client& client, std::shared_ptr<detail::FarSide> far_side) {
     client.attach(std::move(far_side));
   }
-};
-
-/// The far side of a consumer whose process has taken a connection over.
-class TakenSide : public detail::FarSide {
- public:
-  /// Where the channel has its name.
-  [[nodiscard]] virtual const std::string& home() const noexcept = 0;
-  /// The user's, for that name.
-  [[nodiscard]] virtual const Access& access() const noexcept = 0;
 };
 
 /// guarded_on(), and an error says what happened on the other host, if that is where it happened.

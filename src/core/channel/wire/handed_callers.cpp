@@ -1,17 +1,19 @@
 #include "core/channel/wire/handed_callers.hpp"
 
+#include <atomic>
+
 namespace gantry {
 namespace {
 
-constinit std::atomic<const HandingMakers*> added{nullptr};
+constinit std::atomic<MakeHandedCallers> added{nullptr};
 
 }  // namespace
 
-void add_handing(const HandingMakers& makers) noexcept {
-  added.store(&makers, std::memory_order_release);  // [A]
+void add_handed_callers(MakeHandedCallers make) noexcept {
+  added.store(make, std::memory_order_release);  // [A]
 }
 
-const HandingMakers* handing_makers() noexcept {
+MakeHandedCallers handed_callers_maker() noexcept {
   return added.load(std::memory_order_acquire);  // [A]
 }
 

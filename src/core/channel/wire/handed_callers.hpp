@@ -1,19 +1,10 @@
 #pragma once  // channel/wire/handed_callers.hpp: callers of other hosts, where their channel is.
 
-#include <atomic>
 #include <gantry/channel.hpp>
 
 #include "core/base/os/fd.hpp"
 
 namespace gantry {
-
-/// What becomes of a producer that acts for one of another host.
-enum class Handing : std::uint8_t {
-  open,    ///< Nobody reads it yet.
-  joined,  ///< A consumer has joined it.
-  moved,   ///< A consumer's process has its connection. Nobody else joins.
-};
-using HandingState = std::atomic<Handing>;
 
 /// Callers of other hosts at one name of this process. A bridge admits them and hands their
 /// connections over; the component net makes this object and serves them. Any thread.
@@ -41,18 +32,11 @@ class HandedCallers {
   virtual void retire() noexcept = 0;
 };
 
-/// What the component net adds.
-struct HandingMakers {
-  /// Null: there are no descriptors or no memory.
-  std::shared_ptr<HandedCallers> (*callers)(HandedCallers::Where where) = nullptr;
-  /// Takes over the connection of the producer of another host that has the name. Errors:
-  /// `unsupported` where there is nothing to take over; those of Consumer::open().
-  Result<Consumer> (*take_over)(std::string_view name, const ConsumerOptions& options,
-                                Deadline deadline) = nullptr;
-};
-/// Called while the library of net is loaded, before main(). `makers` lives to the end.
-void add_handing(const HandingMakers& makers) noexcept;
+/// What the component net adds. Null: there are no descriptors or no memory.
+using MakeHandedCallers = std::shared_ptr<HandedCallers> (*)(HandedCallers::Where where);
+/// Called while the library of net is loaded, before main().
+void add_handed_callers(MakeHandedCallers make) noexcept;
 /// Null: net is not linked.
-[[nodiscard]] const HandingMakers* handing_makers() noexcept;
+[[nodiscard]] MakeHandedCallers handed_callers_maker() noexcept;
 
 }  // namespace gantry

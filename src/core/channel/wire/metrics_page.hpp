@@ -73,8 +73,6 @@ class MetricsMaker {
   }
   /// As Region::close_descriptor().
   static void close_descriptor(Metrics& metrics) noexcept;
-  /// The descriptor stays open, for another end to take.
-  static void leave_descriptor(Metrics& metrics) noexcept { metrics.descriptor_ = -1; }
   /// A page of the end's own, or the one given by `descriptor`.
   [[nodiscard]] static Result<Metrics> make_for_end(int descriptor);
 

@@ -1,6 +1,5 @@
 // The gateway behind Bridge: who is let in, over which link, what end is opened for it.
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/socket.h>
 
@@ -339,7 +338,6 @@ Result<void> Bridge::Impl::begin(Fd socket, const std::string& peer, const std::
   (*session)->peer = peer;
   (*session)->caller = caller;
   (*session)->path = welcome.path;
-  (*session)->may_move = !listener_.is_encrypted() && welcome.path == RemotePath::stream;
   if (auto told = admission.answer(welcome, soon); !told) {
     sessions_->forget(*session);
     return told;
@@ -369,20 +367,6 @@ Result<void> Bridge::Impl::go_on(Fd socket, const std::string& peer, Admission& 
       answer.refusal = to.error();
       return admission.answer(answer, Deadline::after(kAdmissionTime));
     }
-  }
-  if (const auto taken = sessions_->find_taken(request.session)) {
-    const std::lock_guard lock(taken->taker_mutex);
-    Fd line(::fcntl(taken->taker.get(), F_DUPFD_CLOEXEC, 0));  // empty: its reader has left again
-    const auto to = !line ? Result<HandOver>(fail(Code::busy, "its reader has left"))
-                          : HandOver::offer_over(std::move(line), offer_of(request, peer));
-    if (to) {
-      GANTRY_TRY(hand_over(*to, std::move(socket), admission, to->answer()));
-      taken->has_reached_taker = true;
-      return {};
-    }
-    taken->has_finished |= to.error().code == Code::closed;
-    answer.refusal = Error{taken->has_finished ? Code::closed : Code::busy, to.error().message, {}};
-    return admission.answer(answer, Deadline::after(kAdmissionTime));
   }
   std::uint64_t claim = 0;
   const auto session = sessions_->claim(request.session, answer, claim);

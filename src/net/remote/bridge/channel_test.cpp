@@ -329,8 +329,13 @@ TEST_F(RemoteChannel, AnInterruptEndsTheWaitForTheLastReader) {
   ASSERT_TRUE(out->send(test::pattern(1000, 1)));
   Error why;
   std::thread closing([&] { why = out->close().error(); });
-  // The message goes on when its reader comes: until then it waits here.
-  EXPECT_EQ(list_channels(there().directory).value().size(), 1u);
+  const auto has_arrived = [&] {
+    const auto channels = list_channels(there().directory);
+    return channels && channels->size() == 1 && channels->front().producer.messages == 1;
+  };
+  const Deadline limit = soon();
+  while (!has_arrived() && !limit.passed()) std::this_thread::yield();
+  EXPECT_TRUE(has_arrived());
   ring(stop.get());
   closing.join();
   EXPECT_EQ(why.code, Code::interrupted) << why.message;

@@ -14,7 +14,6 @@ namespace {
 constexpr std::chrono::milliseconds kAnswerTime{500};
 // The bridge welcomes its caller meanwhile.
 constexpr std::chrono::seconds kConnectionTime{2 * kAdmissionTime};
-constexpr std::size_t kFinishedBytes = 1;  // no answer is so short
 constexpr std::size_t kLongestPeer = 96;
 constexpr std::uint64_t kLongestMs = 24 * 60 * 60 * 1000;
 
@@ -25,10 +24,6 @@ Result<Packet> next_packet(int line, ByteSpan into, int stop, Deadline deadline)
   GANTRY_ASSIGN(Packet packet, receive_packet(line, into, Deadline::now()));
   if (packet.size == 0) return fail(Code::peer_gone, "the other process hung up");
   return packet;
-}
-
-tl::unexpected<Error> finished() {
-  return fail(Code::closed, "all of it has been received");
 }
 
 }  // namespace
@@ -49,7 +44,7 @@ Result<HandOffer> HandOffer::decode(ConstByteSpan bytes) {
   WordReader in(bytes);
   HandOffer offer;
   in.bytes(offer.session);
-  offer.kind = static_cast<Kind>(in.number(1, static_cast<std::uint64_t>(Kind::want)));
+  offer.kind = static_cast<Kind>(in.number(1, static_cast<std::uint64_t>(Kind::question)));
   offer.patience = std::chrono::milliseconds(in.number(8, kLongestMs));
   offer.stall_limit = std::chrono::milliseconds(in.number(8, kLongestMs));
   offer.peer = in.text(kLongestPeer);
@@ -68,16 +63,7 @@ Result<HandOver> HandOver::offer(const std::string& directory, const HandOffer& 
   GANTRY_TRY(admit_peer(line.get(), {}));  // as whoever joins it does
   if (auto said = send_hello(line.get(), Purpose::hand); !said)
     return fail(Code::busy, said.error().message);
-  return offer_over(std::move(line), offer);
-}
-
-Result<HandOver> HandOver::offer_over(Fd line, const HandOffer& offer) {
   GANTRY_ASSIGN(const PeerIdentity process, peer_of(line.get()));
-  std::array<std::byte, RemoteAnswer::kMostBytes> late{};  // an answer to an offer before
-  while (const auto packet = receive_packet(line.get(), late, Deadline::now())) {
-    if (packet->size == 0) break;
-    if (packet->size == kFinishedBytes) return finished();
-  }
   // Whoever hung up may have said why.
   static_cast<void>(send_packet(line.get(), offer.encode()));
   GANTRY_REMOTE_STEP(hand_over_offered);
@@ -87,7 +73,6 @@ Result<HandOver> HandOver::offer_over(Fd line, const HandOffer& offer) {
     return fail(Code::busy, fmt::format("process {} does not answer", process.pid));
   if (!heard)  // it hung up
     return fail(Code::busy, fmt::format("process {} takes no more callers now", process.pid));
-  if (heard->size == kFinishedBytes) return finished();
   const auto answer = RemoteAnswer::decode(std::span(buffer).first(heard->size));
   if (!answer)  // a WirePacket: a refusal
     return fail(Code::unsupported,
@@ -123,17 +108,6 @@ Result<Fd> take_connection(int line, int stop) {
     return fail(Code::peer_misbehaved, "a bridge that hands nothing over");
   GANTRY_REMOTE_STEP(connection_taken);
   return std::move(packet.fds[0]);
-}
-
-void say_finished(int line) noexcept {
-  const std::byte said{1};
-  static_cast<void>(send_packet(line, {&said, 1}));
-}
-
-bool has_said_finished(int line) noexcept {
-  std::byte said{};
-  const auto packet = receive_packet(line, {&said, 1}, Deadline::now());
-  return packet && packet->size == kFinishedBytes;
 }
 
 }  // namespace gantry

@@ -9,8 +9,6 @@ namespace gantry {
 // bridge -> process  an offer
 // process -> bridge  an answer to the caller; a process that is stopped or full says nothing
 // bridge -> process  the connection, once its caller was welcomed; from here on it is the process's
-// A producer of another host has its name in the bridge's process: there a reader says that it
-// wants the connection, and from then on the bridge offers it to the reader over the same line.
 // docs/formats/remote.md
 
 /// What the process has to know of the caller.
@@ -18,7 +16,6 @@ struct HandOffer {
   enum class Kind : std::uint8_t {
     offer,
     question,  ///< Nothing follows: would an offer be taken?
-    want,      ///< From a reader: it takes over the connection of the producer of that name.
   };
   Kind kind = Kind::offer;
   RemoteRequest request;  // of an admitted caller; its session is not 0 if it goes on
@@ -39,10 +36,6 @@ class HandOver {
   /// Errors: why the process does not serve it; `timed_out`: nobody has the name; `busy`: it may
   /// serve it later; `permission_denied`: it is another user's.
   [[nodiscard]] static Result<HandOver> offer(const std::string& directory, const HandOffer& offer);
-  /// The same over a line that is there. Of a reader's want: its line is take_line()'s then.
-  /// Errors besides: `closed`: it has said that it is finished.
-  [[nodiscard]] static Result<HandOver> offer_over(Fd line, const HandOffer& offer);
-  [[nodiscard]] Fd take_line() noexcept { return std::move(line_); }
   [[nodiscard]] const RemoteAnswer& answer() const noexcept { return answer_; }
   [[nodiscard]] pid_t process() const noexcept { return process_; }
   /// `socket` must not be used here any more; empty: its caller has left. Errors: the process is
@@ -63,8 +56,4 @@ class HandOver {
 [[nodiscard]] Result<void> answer_offer(int line, const RemoteAnswer& answer);
 /// It may be anything: a link looks at it. `peer_misbehaved` also when the caller has left.
 [[nodiscard]] Result<Fd> take_connection(int line, int stop);
-/// The reader that took a connection over has received the end.
-void say_finished(int line) noexcept;
-[[nodiscard]] bool has_said_finished(int line) noexcept;
-
 }  // namespace gantry

@@ -27,14 +27,6 @@ class Handed : public test::RemoteCalls {
     ASSERT_TRUE(message) << to_string(message.error());
     EXPECT_TRUE(same(message->bytes(), pattern(size, seed))) << size;
   }
-  [[nodiscard]] Producer publish(const std::string& host = {}) const {
-    return open_remote_producer(name("frames", host).text(), here(),
-                                std::make_shared<test::PlainEngine>())
-        .value();
-  }
-  [[nodiscard]] Result<Consumer> consume_there() const {
-    return Consumer::open("frames", test::consumer_options(there()), soon());
-  }
   /// A line to the owner of "frames", as a bridge has one.
   [[nodiscard]] Fd line_to_owner() const {
     Fd line = connect_to(there_.path(), "frames.sock").value();
@@ -92,55 +84,19 @@ TEST_F(Handed, AServicesSessionOutlivesItsBridge) {
   }
 }
 
-TEST_F(Handed, AReaderTakesOverThePublishersConnection) {
-  Producer out = publish();
-  // Sent before there is a reader: it arrives there all the same.
+// Its messages wait in the bridge's process, whatever becomes of a reader.
+TEST_F(Handed, TheBridgeServesAProducerOfAnotherHost) {
+  Producer out =
+      open_remote_producer(name("frames").text(), here(), std::make_shared<test::PlainEngine>())
+          .value();
   ASSERT_TRUE(out.send(pattern(5'000, 1), {.deadline = soon()}));
-  auto in = consume_there();
-  ASSERT_TRUE(in) << to_string(in.error());
-  EXPECT_THAT(in->explain().link, HasSubstr("taken over by its reader's process"));
-  expect_message(*in, 5'000, 1);
-  EXPECT_EQ(consume_there().error().code, Code::already_exists);
-  stop_bridge();
-  for (std::uint64_t i = 0; i < 20; ++i) {
-    ASSERT_TRUE(out.send(pattern(7'000 * i, i), {.deadline = soon()}));
-    expect_message(*in, 7'000 * i, i);
-  }
+  auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
+  EXPECT_THAT(out.explain(0).link,
+              HasSubstr("served by the bridge: it has the name of a producer of another host"));
+  expect_message(in, 5'000, 1);
 }
 
-TEST_F(Handed, AReaderThatTookOverRejoinsTheNextPublisher) {
-  std::optional<Producer> out = publish();
-  auto in = consume_there().value();
-  ASSERT_TRUE(out->send(pattern(500, 1), {.deadline = soon()}));
-  expect_message(in, 500, 1);
-  std::jthread closing([&] { EXPECT_TRUE(out->close(soon())); });
-  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
-  closing.join();
-  out.reset();
-  Producer next = [&] {
-    for (;;) {  // the name is free once the bridge has seen the end
-      auto made = open_remote_producer(name("frames").text(), here(),
-                                       std::make_shared<test::PlainEngine>());
-      if (made || made.error().code != Code::already_exists) return std::move(made).value();
-    }
-  }();
-  ASSERT_TRUE(in.rejoin(soon()));
-  ASSERT_TRUE(next.send(pattern(600, 2), {.deadline = soon()}));
-  expect_message(in, 600, 2);
-}
-
-TEST_F(Handed, APublisherGoesOnAtItsReaderWhereTheConnectionBroke) {
-  CutNetwork network(bridge_->address());
-  Producer out = publish(network.address());
-  auto in = consume_there().value();
-  const auto size = [](std::uint64_t i) { return Bytes{30'011} * (i % 5); };
-  ASSERT_NO_FATAL_FAILURE(expect_stream(out, in, 60, size, [&](std::uint64_t i) {
-    if (i % 6 == 0) network.cut_after(static_cast<std::int64_t>(1 + 131 * i % 700));
-  }));
-  EXPECT_GT(network.cuts(), 3);
-}
-
-// The reader's process hears of the newer connection although nothing ended the older one; or it
+// The channel's process hears of the newer connection although nothing ended the older one; or it
 // waits until its caller has noticed, too.
 TEST_F(Handed, ACutThatOneEndAloneNoticesLosesNothing) {
   patience_ = std::chrono::milliseconds(100);
@@ -149,8 +105,8 @@ TEST_F(Handed, ACutThatOneEndAloneNoticesLosesNothing) {
   stall_limit_ = std::chrono::milliseconds(900);  // of the caller
   patience_ = std::chrono::milliseconds(20'000);
   CutNetwork network(bridge_->address());
-  Producer out = publish(network.address());
-  auto in = consume_there().value();
+  auto out = test::make_producer("frames", there()).value();
+  auto in = consume(name("frames", network.address())).value();
   ASSERT_TRUE(out.send(pattern(500, 1), {.deadline = soon()}));
   expect_message(in, 500, 1);
   for (std::uint64_t i = 2; i < 6; ++i) {  // each time over a connection that stands
@@ -173,47 +129,6 @@ TEST_F(Handed, ABridgeThatComesBackHandsTheNextConnectionToTheSameSession) {
     start_bridge(address);
   }));
   EXPECT_EQ(network.cuts(), 1);
-}
-
-// Nothing of it was taken in: the next reader gets all.
-TEST_F(Handed, AReaderThatLeavesBeforeItsConnectionComesLosesNothing) {
-  Producer out = publish();
-  ASSERT_TRUE(out.send(pattern(5'000, 1), {.deadline = soon()}));
-  for (int i = 0; i < 5; ++i) {
-    HandOffer want;
-    want.kind = HandOffer::Kind::want;
-    want.request.channel = "frames";
-    for (const Deadline limit = soon(); !limit.passed();) {
-      Fd line = line_to_owner();
-      const auto heard = HandOver::offer_over(std::move(line), want);
-      ASSERT_TRUE(heard) << to_string(heard.error());
-      if (!heard->answer().refusal) break;  // otherwise the one before has not been missed yet
-    }
-  }
-  Result<Consumer> in = consume_there();
-  for (const Deadline limit = soon();
-       !in && in.error().code == Code::already_exists && !limit.passed();)
-    in = consume_there();
-  ASSERT_TRUE(in) << to_string(in.error());
-  expect_message(*in, 5'000, 1);
-  ASSERT_TRUE(out.send(pattern(70'000, 2), {.deadline = soon()}));
-  expect_message(*in, 70'000, 2);
-}
-
-// Its caller cannot come again, and the connection that stands is not given up for it.
-TEST_F(Handed, AReaderWithLittleTimeJoinsWhereTheNameIs) {
-  CutNetwork network(bridge_->address());
-  Producer out = publish(network.address());
-  ASSERT_TRUE(out.send(pattern(5'000, 1), {.deadline = soon()}));
-  network.refuse(true);
-  const auto try_to_join = [&] {
-    return Consumer::open("frames", test::consumer_options(there()),
-                          Deadline::after(std::chrono::milliseconds(500)));
-  };
-  Result<Consumer> in = try_to_join();
-  for (const Deadline limit = soon(); !in && !limit.passed();) in = try_to_join();
-  ASSERT_TRUE(in) << to_string(in.error());
-  expect_message(*in, 5'000, 1);
 }
 
 // A session whose process has no place for an offer just now is not given up.

@@ -156,10 +156,6 @@ Result<void> Home::hear(Fd line) {
   if (offer.request.channel != where_.name)
     return fail(Code::peer_misbehaved, "an offer for another name");
   if (offer.kind == HandOffer::Kind::question) return answer_offer(line.get(), {});
-  if (offer.kind == HandOffer::Kind::want) {
-    Sessions::take_over(where_.directory, where_.name, std::move(line));
-    return {};
-  }
   if (offer.request.session != SessionId{}) return go_on(line, offer);
   return begin(std::move(line), offer, counted);
 }

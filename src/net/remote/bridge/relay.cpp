@@ -242,7 +242,6 @@ bool Relay::has_to_finish() const noexcept {
 Relay::Relay(Setup setup, Fd stop, Fd ended, Fd turns)
     : setup_(std::move(setup)),
       text_(setup_.name.text()),
-      home_(setup_.await_call ? setup_.parent : std::string()),
       stop_(std::move(stop)),
       ended_(std::move(ended)),
       turns_(stop_.get(), std::move(turns), setup_.spin) {}
@@ -255,8 +254,7 @@ Result<void> Relay::connect(Deadline deadline) {
 
 Result<BridgeCall> Relay::make_call(RemoteRequest request, int interrupt, Deadline deadline) {
   request.channel = setup_.name.channel;
-  auto made = setup_.await_call ? setup_.await_call(request, interrupt, deadline)
-                                : call(setup_, carriers_, std::move(request), interrupt, deadline);
+  auto made = call(setup_, carriers_, request, interrupt, deadline);
   if (!made) return with_name(std::move(made).error(), setup_.name);
   const std::lock_guard lock(mutex_);
   taken_ = made->answer.path;
@@ -289,7 +287,6 @@ void Relay::run(std::unique_ptr<RemoteSide> side, BridgeCall call) noexcept {
     over_ = with_name(std::move(why), setup_.name).value();
   }
   GANTRY_REMOTE_STEP(relay_ended);
-  if (setup_.ended) setup_.ended(*over_);
   ring(ended_.get());
   side.reset();  // only now: the user's end asks for the reason when it sees this one go
 }
@@ -299,11 +296,10 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
   again.session = call.answer.session;
   std::uint64_t received = 0;
   for (;;) {
-    const auto most = std::max(setup_.options.patience, call.patience);
     RemoteEnd end = turns_.run(side, std::move(call.link), received);
     if (end.kind != RemoteEnd::Kind::broken) return end;
     GANTRY_REMOTE_STEP(link_broken);
-    const Deadline patience = Deadline::after(most);
+    const Deadline patience = Deadline::after(setup_.options.patience);
     for (;;) {
       again.received = side.received();
       auto next = make_call(again, stop_.get(), patience);

@@ -9,7 +9,6 @@
 #include "core/base/os/fd.hpp"
 #include "core/base/os/fork.hpp"
 #include "core/base/result.hpp"
-#include "core/channel/wire/far_sides.hpp"
 #include "net/remote/admission.hpp"
 #include "net/remote/remote_name.hpp"
 #include "net/remote/session/session.hpp"
@@ -46,14 +45,12 @@ class LinkDirectory {
 struct BridgeCall {
   std::unique_ptr<Link> link;
   RemoteAnswer answer;
-  /// How long the next connection may take if this one breaks.
-  std::chrono::milliseconds patience{0};
 };
 
 /// Works for an end of this process whose channel is on another host. The end is an ordinary one,
 /// of a channel of this process alone; the relay has its other end, which a side of a session
 /// carries to the bridge. Where a link breaks it calls again, and goes on.
-class Relay final : public TakenSide {
+class Relay final : public detail::FarSide {
  public:
   /// Makes the other end of the channel in a directory.
   using MakeSide = std::function<Result<std::unique_ptr<RemoteSide>>(const std::string& directory)>;
@@ -65,19 +62,12 @@ class Relay final : public TakenSide {
     int interrupt = -1;
     std::chrono::nanoseconds spin{};  // of the user's end
     std::string parent;               // the channel directory
-    Access access{};                  // to the name at home(), if it has one
     MakeSide make_side;
     /// It is made before the user's end (a relay's producer), else after it (a relay's consumer).
     bool is_side_first = true;
     /// Told what is awaited, once a call, when nobody there has the name for kNoticeAfter. May be
     /// empty.
     std::function<void(const std::string& line)> notice{};
-    /// Instead of a call to the bridge: waits for the next connection. May be empty.
-    std::function<Result<BridgeCall>(const RemoteRequest& request, int interrupt,
-                                     Deadline deadline)>
-        await_call{};
-    /// Told when the session is over. May be empty.
-    std::function<void(const Error& why)> ended{};
   };
 
   /// Calls the bridge and makes the folder.
@@ -93,9 +83,6 @@ class Relay final : public TakenSide {
 
   [[nodiscard]] const std::string& name() const noexcept override { return text_; }
   [[nodiscard]] std::string path() const override;
-  /// Empty: it calls a bridge.
-  [[nodiscard]] const std::string& home() const noexcept override { return home_; }
-  [[nodiscard]] const Access& access() const noexcept override { return setup_.access; }
   [[nodiscard]] Error reason(Error error) const override;
   [[nodiscard]] Result<void> reconnect(Deadline deadline) override;
   [[nodiscard]] Result<void> finish(Deadline deadline) override;
@@ -121,7 +108,6 @@ class Relay final : public TakenSide {
 
   const Setup setup_;
   const std::string text_;  // of its name
-  const std::string home_;
   const ForkGuard fork_guard_;
   const std::shared_ptr<DetachedThreads> carriers_ = std::make_shared<DetachedThreads>();
   LinkDirectory directory_;

@@ -1,17 +1,13 @@
 #include "net/remote/bridge/sessions.hpp"
 
 #include <fcntl.h>
-#include <poll.h>
 #include <sys/socket.h>
 
 #include <gantry/call.hpp>
-#include <map>
 
 #include "core/base/event.hpp"
 #include "core/base/result.hpp"
 #include "core/channel/naming/rendezvous.hpp"
-#include "core/channel/wire/far_sides.hpp"
-#include "net/remote/bridge/hand_over.hpp"
 #include "net/remote/remote_step.hpp"
 #include "net/remote/session/calls.hpp"
 #include "net/remote/session/receiving_side.hpp"
@@ -24,71 +20,18 @@ namespace {
 constexpr std::chrono::milliseconds kOpeningSlice{50};
 // A channel may be full because of a consumer that is leaving, or of a call that was given up.
 constexpr std::chrono::milliseconds kPlaceTime{500};
-/// A producer of another host, whose messages are not taken in before it is known where they go.
-class MovableSink final : public ProducerSink {
- public:
-  MovableSink(Producer producer, Fd readers_come, std::shared_ptr<HandingState> handing)
-      : ProducerSink(std::move(producer)),
-        readers_come_(std::move(readers_come)),
-        handing_(std::move(handing)) {}
-  ~MovableSink() override { drop(); }  // before the event that it rings
-  [[nodiscard]] bool is_open() const noexcept override { return *handing_ == Handing::joined; }
-  [[nodiscard]] int opens() const noexcept override { return readers_come_.get(); }
-
- private:
-  const Fd readers_come_;
-  const std::shared_ptr<HandingState> handing_;
-};
-
 // What a caller takes to call again once it has noticed that its link broke.
 constexpr std::chrono::milliseconds kCallingAgain{1000};
 
-}  // namespace
-
-/// The sessions of this process that may move, by folder and name. Never destroyed.
-struct Sessions::Publications {
-  using Key = std::pair<std::string, std::string>;
-  struct Entry {
-    Sessions* sessions = nullptr;
-    ServedSession* session = nullptr;
-  };
-  static Publications& of_this_process() {
-    static Publications& all = *new Publications;  // NOLINT: see above
-    return all;
-  }
-  std::mutex mutex;  // guards what follows, and keeps what it leads to
-  std::map<Key, Entry> entries;
-};
-
-/// While a reader may take a session over.
-class Sessions::Publication {
- public:
-  Publication(Sessions& sessions, ServedSession& session, const std::string& name)
-      : key_(sessions.setup_.directory, name), is_open_(session.handing != nullptr) {
-    if (!is_open_) return;
-    Publications& all = Publications::of_this_process();
-    const std::lock_guard lock(all.mutex);
-    all.entries[key_] = {&sessions, &session};
-  }
-  ~Publication() {
-    if (!is_open_) return;
-    Publications& all = Publications::of_this_process();
-    const std::lock_guard lock(all.mutex);
-    all.entries.erase(key_);
-  }
-  Publication(const Publication&) = delete;
-  Publication& operator=(const Publication&) = delete;
-
- private:
-  const Publications::Key key_;
-  const bool is_open_;
-};
-
+// How long a session's next connection may take: its caller may be the only one that has not
+// noticed a cut. `patience`: the bridge's.
 std::chrono::milliseconds patience_with(const RemoteRequest& request,
                                         std::chrono::milliseconds patience) noexcept {
   if (request.stall_limit.count() == 0) return patience;
   return std::max(request.stall_limit + kCallingAgain, patience);
 }
+
+}  // namespace
 
 Result<std::unique_ptr<Sessions>> Sessions::make(Setup setup) {
   GANTRY_ASSIGN(Fd stop, make_event());
@@ -134,14 +77,13 @@ Result<void> Sessions::serve(const std::shared_ptr<ServedSession>& session, Fd s
                              const RemoteRequest& request, const MayCallAgain& may_call) {
   const auto served = guarded([&]() -> Result<void> {
     GANTRY_ASSIGN(auto link, make_link(*session, std::move(socket)));
-    GANTRY_ASSIGN(auto side, open_side(*session, *link, request, may_call));
+    GANTRY_ASSIGN(auto side, open_side(*link, request, may_call));
     if (side == nullptr) return {};
     side->say_when_stopped(setup_.when_stopped);
     GANTRY_REMOTE_STEP(end_opened);
     GANTRY_TRY(
         link->send_control(say_number(RemoteKind::joined, 0), Deadline::after(kAdmissionTime)));
     GANTRY_REMOTE_STEP(session_joined);
-    const Publication publication(*this, *session, request.channel);
     RemoteEnd end = carry(*session, *side, std::move(link));
     if (end.why.code == Code::closed) return {};
     return tl::unexpected(std::move(end.why));
@@ -194,8 +136,7 @@ bool Sessions::has_owner(const std::string& name) const {
 }
 
 // Waits until there is a channel to join. Null: the caller has left, or was told why not.
-Result<std::unique_ptr<RemoteSide>> Sessions::open_side(ServedSession& session, Link& link,
-                                                        const RemoteRequest& request,
+Result<std::unique_ptr<RemoteSide>> Sessions::open_side(Link& link, const RemoteRequest& request,
                                                         const MayCallAgain& may_call) {
   const Deadline place = Deadline::after(kPlaceTime);
   const auto say_to_caller = [&link](ConstByteSpan record) {
@@ -209,7 +150,7 @@ Result<std::unique_ptr<RemoteSide>> Sessions::open_side(ServedSession& session, 
     if (!was_absent || has_owner(request.channel)) {
       if (std::exchange(was_absent, false) && may_call())
         return say_to_caller(say_number(RemoteKind::again, 0));
-      side = open_end(session, request, Deadline::after(kOpeningSlice));
+      side = open_end(request, Deadline::after(kOpeningSlice));
     }
     if (side) return side;
     const Code code = side.error().code;
@@ -232,8 +173,7 @@ Result<std::unique_ptr<RemoteSide>> Sessions::open_side(ServedSession& session, 
   }
 }
 
-Result<std::unique_ptr<RemoteSide>> Sessions::open_end(ServedSession& session,
-                                                       const RemoteRequest& request,
+Result<std::unique_ptr<RemoteSide>> Sessions::open_end(const RemoteRequest& request,
                                                        Deadline deadline) {
   EndOptions shared;
   shared.directory = setup_.directory;
@@ -259,22 +199,11 @@ Result<std::unique_ptr<RemoteSide>> Sessions::open_end(ServedSession& session,
   ProducerOptions options{shared, {}};
   options.slots = std::max(request.slots, 1u);
   options.consumers = std::max(request.consumers, 1u);
-  const bool may_move =
-      session.may_move && request.role == RemoteRole::publish && options.consumers == 1;
-  Fd readers_come;
-  if (may_move) {
-    GANTRY_ASSIGN(readers_come, make_event());
-    options.consumers_event = readers_come.get();
-  }
   auto producer = request.role == RemoteRole::deliver
                       ? Producer::connect(request.channel, options, setup_.engine, deadline)
                       : Producer::open(request.channel, options, setup_.engine);
   if (!producer) return tl::unexpected(std::move(producer).error());
-  if (!may_move) return std::make_unique<ReceivingSide>(*std::move(producer));
-  session.handing = std::make_shared<HandingState>(Handing::open);
-  FarSides::let_move(*producer, session.handing);
-  return std::make_unique<ReceivingSide>(std::make_shared<MovableSink>(
-      *std::move(producer), std::move(readers_come), session.handing));
+  return std::make_unique<ReceivingSide>(*std::move(producer));
 }
 
 // ---- one link after the other ------------------------------------------------------------------
@@ -283,17 +212,11 @@ RemoteEnd Sessions::carry(ServedSession& session, RemoteSide& side, std::unique_
   for (std::uint64_t received = 0;;) {
     RemoteEnd end = session.turns.run(side, std::move(link), received);
     if (end.kind != RemoteEnd::Kind::broken) return end;
-    if (is_taken(session))
-      if (auto over = await_taker(session)) return *std::move(over);
     say(fmt::format("{}: a connection broke: {}", session.caller, end.why.message));
     GANTRY_REMOTE_STEP(session_broken);
     const auto broke = std::chrono::steady_clock::now();
     do {
       auto socket = await_next(session, side.received(), received);
-      if (!socket && is_taken(session)) {
-        if (auto over = await_taker(session)) return *std::move(over);
-        continue;
-      }
       if (!socket) return end;
       auto next = make_link(session, *std::move(socket));
       link = next ? *std::move(next) : nullptr;  // null: that one broke, too
@@ -309,9 +232,7 @@ std::optional<Fd> Sessions::await_next(ServedSession& session, std::uint64_t rec
   std::unique_lock lock(mutex_);
   session.received = received_here;
   session.waits = true;
-  const auto is_over = [&] {
-    return session.next.has_value() || session.is_taken || is_readable(stop_.get());
-  };
+  const auto is_over = [&] { return session.next.has_value() || is_readable(stop_.get()); };
   // Beyond the patience for a caller that may not have noticed yet, unless its place is wanted.
   if (!session.changed.wait_for(lock, session.patience, is_over))
     session.changed.wait_for(lock, session.longer, [&] { return is_over() || successors_ > 0; });
@@ -339,8 +260,6 @@ std::shared_ptr<ServedSession> Sessions::claim(const SessionId& id, RemoteAnswer
     answer.refusal =
         Error{Code::permission_denied, "it knows of no such session (any more)",
               "the bridge was started anew, or the connection was broken for too long"};
-  } else if ((*found)->is_taken) {  // I3
-    answer.refusal = Error{Code::busy, "a reader has just taken it over", {}};
   } else if (!(*found)->waits) {
     ::shutdown((*found)->socket.get(), SHUT_RDWR);
     answer.refusal = Error{Code::busy, "it had not noticed that the connection broke", {}};
@@ -358,7 +277,6 @@ void Sessions::go_on(ServedSession& session, std::uint64_t claim, Fd socket,
   GANTRY_REMOTE_STEP(session_claimed);
   const std::lock_guard lock(mutex_);
   if (session.claim != claim) return;  // I2: a later connection came for it meanwhile
-  if (session.is_taken) return;        // I3: its caller calls again
   session.next = std::move(socket);
   session.peer = peer;
   session.path = path;
@@ -376,81 +294,9 @@ Result<std::unique_ptr<Link>> Sessions::make_link(ServedSession& session, Fd soc
     const std::lock_guard lock(mutex_);
     peer = session.peer;
     session.socket = std::move(copy);
-    if (session.is_taken) ::shutdown(session.socket.get(), SHUT_RDWR);  // I3
     path = session.path;
   }
   return link_over(path, std::move(socket), setup_.engine, {peer, session.stall_limit});
-}
-
-// ---- of producers of other hosts ---------------------------------------------------------------
-
-// Nothing was taken in before a reader came, so its caller announces everything again, there.
-void Sessions::take_over(const std::string& directory, const std::string& name, Fd line) {
-  RemoteAnswer answer;
-  Publications& all = Publications::of_this_process();
-  const std::lock_guard all_lock(all.mutex);
-  const auto found = all.entries.find({directory, name});
-  auto was = Handing::open;
-  if (found == all.entries.end()) {
-    answer.refusal = Error{Code::unsupported, "no producer of another host has that name", {}};
-  } else if (!found->second.session->handing->compare_exchange_strong(was, Handing::moved)) {
-    answer.refusal =
-        was == Handing::joined
-            ? Error{Code::unsupported, "a consumer has joined it already", {}}
-            : Error{Code::already_exists, "the channel has all the consumers that it takes",
-                    "raise ProducerOptions::consumers of its producer"};
-  } else {
-    auto& [sessions, session] = found->second;
-    answer.session = session->id;
-    const std::lock_guard taker_lock(session->taker_mutex);
-    const std::lock_guard lock(sessions->mutex_);
-    if (!answer_offer(line.get(), answer)) {
-      *session->handing = Handing::open;
-      return;
-    }
-    session->taker = std::move(line);
-    session->is_taken = true;
-    ::shutdown(session->socket.get(), SHUT_RDWR);  // its caller calls again
-    session->changed.notify_all();
-    GANTRY_REMOTE_STEP(session_taken_over);
-    return;
-  }
-  static_cast<void>(answer_offer(line.get(), answer));
-}
-
-bool Sessions::is_taken(const ServedSession& session) {
-  const std::lock_guard lock(mutex_);
-  return session.is_taken;
-}
-
-std::shared_ptr<ServedSession> Sessions::find_taken(const SessionId& id) {
-  const std::lock_guard lock(mutex_);
-  const auto found = std::ranges::find_if(
-      sessions_, [&](const auto& session) { return session->id == id && session->is_taken; });
-  return found == sessions_.end() ? nullptr : *found;
-}
-
-// The name stays until the reader's process lets go of the line.
-std::optional<RemoteEnd> Sessions::await_taker(ServedSession& session) {
-  for (;;) {
-    std::array<pollfd, 2> entries{pollfd{session.taker.get(), 0, 0},
-                                  pollfd{stop_.get(), POLLIN, 0}};
-    if (::poll(entries.data(), entries.size(), -1) < 0 && errno != EINTR) break;
-    if (entries[1].revents != 0) return RemoteEnd{RemoteEnd::Kind::stopped, setup_.when_stopped};
-    if (entries[0].revents != 0) break;
-  }
-  const std::lock_guard taker_lock(session.taker_mutex);
-  if (session.has_reached_taker) {
-    if (session.has_finished || has_said_finished(session.taker.get()))
-      return RemoteEnd{RemoteEnd::Kind::over, {Code::closed, {}, {}}};
-    return RemoteEnd{RemoteEnd::Kind::over, {Code::peer_gone, "its reader has left", {}}};
-  }
-  // It had no time, or died: nothing was taken in, and the next reader gets all.
-  const std::lock_guard lock(mutex_);
-  session.taker.reset();
-  session.is_taken = false;
-  *session.handing = Handing::open;
-  return std::nullopt;
 }
 
 // ---- at home -----------------------------------------------------------------------------------

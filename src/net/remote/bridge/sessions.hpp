@@ -1,12 +1,10 @@
 #pragma once  // remote/bridge/sessions.hpp: callers' sessions, in the process that serves them.
 
-#include <atomic>
 #include <condition_variable>
 #include <functional>
 #include <list>
 #include <mutex>
 
-#include "core/channel/wire/handed_callers.hpp"
 #include "net/remote/admission.hpp"
 #include "net/remote/session/session.hpp"
 
@@ -33,20 +31,7 @@ struct ServedSession {
   std::uint64_t received = 0;  // what the receiving side here has
   bool waits = false;          // its link is broken
   std::condition_variable changed;
-
-  bool may_move = false;                  // to the process of its reader; not guarded
-  std::shared_ptr<HandingState> handing;  // of its producer, if that may move
-  bool is_taken = false;                  // it has moved
-  std::mutex taker_mutex;                 // guards what follows; taken before Sessions'
-  Fd taker;                               // the line to that process
-  bool has_reached_taker = false;         // a connection was given to it
-  bool has_finished = false;              // it has said so, in answer to an offer
 };
-
-/// How long a session's next connection may take: its caller may be the only one that has not
-/// noticed a cut. `patience`: the bridge's.
-[[nodiscard]] std::chrono::milliseconds patience_with(const RemoteRequest& request,
-                                                      std::chrono::milliseconds patience) noexcept;
 
 /// Sessions of callers of other hosts: at a bridge, or in the process whose channel, inbox or
 /// service it is. Each has a thread, which opens an end of this host and carries it over one link
@@ -54,7 +39,6 @@ struct ServedSession {
 ///   I1  A session is in sessions_ while its thread works for it or waits for its next link.
 ///   I2  What a connection was told of a session's progress holds until the session runs over that
 ///       connection, or another one has come for it.
-///   I3  No connection of a session that has moved stays here: its caller would wait.
 class Sessions {
  public:
   struct Setup {
@@ -90,13 +74,6 @@ class Sessions {
   void go_on(ServedSession& session, std::uint64_t claim, Fd socket, const std::string& peer,
              RemotePath path, std::uint64_t received);
 
-  // ---- of producers of other hosts, whose names are in this process
-
-  /// Answers a reader that wants to take the connection over. The session keeps its line.
-  static void take_over(const std::string& directory, const std::string& name, Fd line);
-  /// Null: the session has not moved.
-  [[nodiscard]] std::shared_ptr<ServedSession> find_taken(const SessionId& id);
-
   /// Ends all sessions.
   void stop() noexcept;
   [[nodiscard]] int stop_event() const noexcept { return stop_.get(); }
@@ -113,21 +90,15 @@ class Sessions {
   class Successor;
 
   Sessions(Setup setup, Fd stop) : setup_(std::move(setup)), stop_(std::move(stop)) {}
-  class Publication;
-  struct Publications;
 
-  [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_side(ServedSession& session, Link& link,
+  [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_side(Link& link,
                                                               const RemoteRequest& request,
                                                               const MayCallAgain& may_call);
-  [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_end(ServedSession& session,
-                                                             const RemoteRequest& request,
+  [[nodiscard]] Result<std::unique_ptr<RemoteSide>> open_end(const RemoteRequest& request,
                                                              Deadline deadline);
   [[nodiscard]] RemoteEnd carry(ServedSession& session, RemoteSide& side,
                                 std::unique_ptr<Link> link);
   [[nodiscard]] bool has_owner(const std::string& name) const;
-  /// Nothing: no connection has reached the reader, and the session is here again.
-  [[nodiscard]] std::optional<RemoteEnd> await_taker(ServedSession& session);
-  [[nodiscard]] bool is_taken(const ServedSession& session);
   [[nodiscard]] bool keeps_places();
   /// Waits for a socket that goes on with the session; nothing comes once its patience is spent.
   [[nodiscard]] std::optional<Fd> await_next(ServedSession& session, std::uint64_t received_here,

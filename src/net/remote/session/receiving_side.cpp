@@ -146,7 +146,6 @@ Result<RemoteSide::Turn> ReceivingSide::turn(Link& link) {
 }
 
 Result<bool> ReceivingSide::step(Link& link, bool is_idle) {
-  if (!sink_->is_open()) return speech_.flush(link);
   GANTRY_ASSIGN(const bool has_begun, fetch(link));
   GANTRY_ASSIGN(const bool has_published, publish(link));
   bool has_ended = false;
@@ -334,7 +333,6 @@ bool ReceivingSide::acknowledge(bool is_idle) {
 }
 
 bool ReceivingSide::waits_for_link(const Link& link) const {
-  if (!sink_->is_open()) return true;
   return announced_.empty() ? !ended_ : is_coming(link);
 }
 

@@ -53,10 +53,6 @@ class MessageSink {
  public:
   virtual ~MessageSink() = default;
 
-  /// False: nothing is taken in yet.
-  [[nodiscard]] virtual bool is_open() const noexcept { return true; }
-  /// Readable when is_open() may have become true.
-  [[nodiscard]] virtual int opens() const noexcept { return -1; }
   /// Looks at what was announced; `payload` came with it, if the head says so. Errors:
   /// `peer_misbehaved`.
   [[nodiscard]] virtual Result<void> check(const RemoteHead& head, ConstByteSpan payload) = 0;
@@ -84,7 +80,7 @@ class MessageSink {
 };
 
 /// What goes into a channel of this host. A message that cannot be taken in ends the session.
-class ProducerSink : public MessageSink {
+class ProducerSink final : public MessageSink {
  public:
   explicit ProducerSink(Producer producer) : producer_(std::move(producer)) {}
   [[nodiscard]] Result<void> check(const RemoteHead&, ConstByteSpan) override { return {}; }
@@ -115,9 +111,6 @@ class ProducerSink : public MessageSink {
   }
   [[nodiscard]] Result<void> close(Deadline deadline) override { return producer_.close(deadline); }
 
- protected:
-  void drop() noexcept { Producer dropped = std::move(producer_); }
-
  private:
   Producer producer_;
 };
@@ -138,7 +131,7 @@ class ProducerSink : public MessageSink {
 ///   those that get theirs when they are published would wait for credits held behind them.
 ///   I4  Only the first message is sent on before it has landed. If its link breaks, it goes on
 ///   where it stopped: begun_ is what readers see of message received_ + 1.
-class ReceivingSide : public RemoteSide {
+class ReceivingSide final : public RemoteSide {
  public:
   explicit ReceivingSide(std::shared_ptr<MessageSink> sink) : sink_(std::move(sink)) {}
   explicit ReceivingSide(Producer producer)
@@ -148,11 +141,9 @@ class ReceivingSide : public RemoteSide {
   [[nodiscard]] Result<bool> linger(Link& link) override;
   [[nodiscard]] std::chrono::milliseconds patience(const Link& link) const override;
   [[nodiscard]] bool waits_for_link(const Link& link) const override;
-  [[nodiscard]] int event(const Link&) override { return sink_->is_open() ? -1 : sink_->opens(); }
   /// Not before a large message, which is fetched while the reader works on the last one.
   [[nodiscard]] bool may_rest() const noexcept override {
-    return sink_->is_open() && was_small_ && announced_.empty() && speech_.is_empty() && !ended_ &&
-           !refused_;
+    return was_small_ && announced_.empty() && speech_.is_empty() && !ended_ && !refused_;
   }
   [[nodiscard]] RemoteEnd end(Link& link, const Result<void>& done) override;
   [[nodiscard]] std::uint64_t received() const noexcept override { return received_; }
