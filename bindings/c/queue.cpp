@@ -115,7 +115,7 @@ gantry_code get_into(gantry_consumer* consumer, std::int64_t timeout_ns, gantry_
                      std::size_t* count, Get get) {
   return c::guarded([&]() -> Result<void> {
     GANTRY_C_TRY(c::clear(count, "count"));
-    GANTRY_C_TRY(c::check_pointer(messages, "messages"));
+    GANTRY_C_TRY(c::check_pointer(static_cast<const void*>(messages), "messages"));
     GANTRY_C_TRY(c::check_pointer(consumer, "consumer"));
     GANTRY_C_ASSIGN(const auto deadline, c::deadline_of(timeout_ns));
     auto* const member = member_of(consumer);

@@ -15,7 +15,7 @@ constexpr std::chrono::milliseconds kAnswerTime{500};
 // The bridge welcomes its caller meanwhile.
 constexpr std::chrono::seconds kConnectionTime{2 * kAdmissionTime};
 constexpr std::size_t kLongestPeer = 96;
-constexpr std::uint64_t kLongestMs = 24 * 60 * 60 * 1000;
+constexpr std::uint64_t kLongestMs = std::uint64_t{24} * 60 * 60 * 1000;
 
 Result<Packet> next_packet(int line, ByteSpan into, int stop, Deadline deadline) {
   const unsigned readable = sleep_on({line, stop}, deadline.left());

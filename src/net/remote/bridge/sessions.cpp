@@ -75,7 +75,7 @@ void Sessions::forget(const std::shared_ptr<ServedSession>& session) noexcept {
 
 Result<void> Sessions::serve(const std::shared_ptr<ServedSession>& session, Fd socket,
                              const RemoteRequest& request, const MayCallAgain& may_call) {
-  const auto served = guarded([&]() -> Result<void> {
+  auto served = guarded([&]() -> Result<void> {
     GANTRY_ASSIGN(auto link, make_link(*session, std::move(socket)));
     GANTRY_ASSIGN(auto side, open_side(*link, request, may_call));
     if (side == nullptr) return {};
