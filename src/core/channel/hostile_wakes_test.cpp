@@ -184,6 +184,7 @@ TEST_F(HostileWakes, LeaveNoSocketsBehind) {
       ASSERT_TRUE(out.send(pattern(8, 1), soon()));
     }
     while (!none_there()) std::this_thread::yield();
+    while (!test::others_sleep()) std::this_thread::yield();  // the acceptor closes what they left
   };
   come_and_go();
   const std::size_t before = open_sockets();

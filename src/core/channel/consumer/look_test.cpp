@@ -1,7 +1,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstring>
 #include <new>
 #include <optional>
 #include <stdexcept>
@@ -551,9 +553,12 @@ TEST(LookAfter, AddressSanitizerReportsAPointerThatWasKept) {
   Producer out = *make_producer("frames", options);
   Consumer in = *Consumer::open("frames", consumer_options(options), soon());
   ASSERT_TRUE(out.send(pattern(1000, 1), soon()));
-  const volatile std::byte* kept = nullptr;
+  const std::byte* kept = nullptr;
   ASSERT_TRUE(in.look([&](const Message& message) { kept = message.bytes().data(); }, soon()));
-  EXPECT_DEATH(static_cast<void>(kept[5]), "use-after-poison");
+  // This file is not instrumented, but memcpy() is the sanitizer's, unless its size is constant.
+  std::array<std::byte, 8> copy{};
+  const volatile std::size_t some = copy.size();
+  EXPECT_DEATH(std::memcpy(copy.data(), kept, some), "use-after-poison");
   for (int i = 0; i < 2 * int{kBesidePlaces}; ++i) {
     ASSERT_TRUE(out.send(pattern(1000, 1), soon()));
     const Message message = must(in.receive(soon()));
