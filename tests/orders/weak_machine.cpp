@@ -360,6 +360,10 @@ WEAK_SIZES(unaligned_read, false)
 WEAK_SIZES(unaligned_write, true)
 WEAK_ATOMIC(32, std::uint32_t)
 WEAK_ATOMIC(64, std::uint64_t)
+// detail::has_membarrier alone, which never changes here.
+std::uint8_t __tsan_atomic8_load(const volatile std::uint8_t* at, int) {
+  return *at;
+}
 void __tsan_read_range(void* at, std::size_t bytes) {
   gantry::orders::weak::access(at, bytes, false);
 }

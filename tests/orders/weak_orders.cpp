@@ -29,7 +29,7 @@ extern "C" const char __executable_start;
 namespace gantry {
 
 // As where the kernel has membarrier(2): the light side has no fence.
-const bool detail::kHasMembarrier = true;
+std::atomic<bool> detail::has_membarrier{true};
 void heavy_fence() noexcept {
   std::atomic_thread_fence(std::memory_order_seq_cst);
   orders::weak::fence_all();
