@@ -100,7 +100,10 @@ TEST_F(BenchIpc, AStreamBesideMovesWhileOthersAreMeasured) {
     EXPECT_THAT(subjects[name],
                 UnorderedElementsAre("gantry/sync", "limit/two-lines", "beside/16 MiB"))
         << name;
-  for (const json& result : document.at("results")) EXPECT_GT(result.at("value"), 0) << result;
+  for (const json& result : document.at("results"))
+    if (result.at("metric") != "cpu_per_gb") {  // a few trips may take less than a tick
+      EXPECT_GT(result.at("value"), 0) << result;
+    }
 }
 
 TEST_F(BenchIpc, HandOffAndComputingAreForThoseThatCan) {
