@@ -211,8 +211,6 @@ class ConsumerSet {
   void sleep_on(SharedFd event) noexcept { event_ = std::move(event); }
   /// Called by another thread of this process when the consumers have changed.
   void wake_producer() const noexcept;
-  /// What wake_producer() rings, to be rung without the lock; empty: nobody sleeps.
-  [[nodiscard]] SharedFd sleeper() const noexcept { return event_; }
   /// All consumers that may ring, also departed ones.
   template <class Visit>
   void for_each_ringing(Visit visit) {

@@ -388,14 +388,14 @@ Result<void> Connector::finish_handed(Deadline deadline) {
 }
 
 void Connector::call_failed(const Error& why) {
-  ProducerCore::Lock held = core_.lock();
+  const ProducerCore::Lock held = core_.lock();
   calling_ = false;
   call_error_ = why;
   // A control connection leads to one process: nobody else will come for a waiter to be woken by.
   if (reach_ == Reach::answers)
     core_.consumers->expect_nobody(fmt::format("process {} did not take its control connection: {}",
                                                called_.pid, why.message));
-  consumers_changed(std::move(held));
+  consumers_changed();
 }
 
 // ---- the consumers, as the acceptor tells ---------------------------------------------------
@@ -403,7 +403,7 @@ void Connector::call_failed(const Error& why) {
 Result<unsigned> Connector::admit(std::unique_ptr<ConsumerResources> consumer, Region ring_memory) {
   consumer->trace = &core_.trace;
   const int socket = consumer->connection.send_fd();
-  ProducerCore::Lock held = core_.lock();
+  const ProducerCore::Lock held = core_.lock();
   GANTRY_ASSIGN(const unsigned id,
                 core_.consumers->admit(std::move(consumer), std::move(ring_memory)));
   core_.metrics.meter()->connected();
@@ -414,7 +414,7 @@ Result<unsigned> Connector::admit(std::unique_ptr<ConsumerResources> consumer, R
   WirePacket ready;
   ready.kind = PacketKind::ready;
   static_cast<void>(send_wire(socket, ready));
-  consumers_changed(std::move(held));
+  consumers_changed();
   GANTRY_STEP(consumer_admitted);
   return id;
 }
@@ -422,19 +422,17 @@ Result<unsigned> Connector::admit(std::unique_ptr<ConsumerResources> consumer, R
 void Connector::consumer_left(unsigned consumer) {
   if (reach_ == Reach::calls) sweep_if_stale(core_.options.directory, core_.name, Deadline::now());
   ConsumerSet::Gone gone;  // destroyed without the lock
-  ProducerCore::Lock held = core_.lock();
+  const ProducerCore::Lock held = core_.lock();
   for (const auto& one : core_.consumers->consumers())
     if (one->id() == consumer) GANTRY_PROBE(peer_gone, core_.name.c_str(), one->resources().pid);
   core_.consumers->left(consumer, gone);
-  consumers_changed(std::move(held));
+  consumers_changed();
 }
 
-// Waiting threads look at the consumers. They are woken without the lock, for which they would
-// wait.
-void Connector::consumers_changed(ProducerCore::Lock held) noexcept {
-  const SharedFd sleeper = core_.consumers->sleeper();
-  held.unlock();
-  if (sleeper) ring(sleeper.get());
+// Waiting threads look at the consumers. Under the lock: a copy of the event beyond that would have
+// the acceptor lend another one to whoever sleeps next.
+void Connector::consumers_changed() noexcept {
+  core_.consumers->wake_producer();
   if (core_.options.consumers_event >= 0) ring(core_.options.consumers_event);
 }
 

@@ -138,7 +138,7 @@ class Connector {
 
  private:
   void begin_call(Connection connection);
-  void consumers_changed(ProducerCore::Lock held) noexcept;
+  void consumers_changed() noexcept;
 
   ProducerCore& core_;
   CreditGate& gate_;
