@@ -77,7 +77,8 @@ template <class Value>
 }
 
 [[nodiscard]] inline Result<Deadline> deadline_of(std::int64_t timeout_ns) {
-  if (timeout_ns >= 0) return Deadline::after(std::chrono::nanoseconds(timeout_ns));
+  if (timeout_ns == 0) return Deadline::now();
+  if (timeout_ns > 0) return Deadline::after(std::chrono::nanoseconds(timeout_ns));
   if (timeout_ns == -1) return Deadline::never();
   return fail(Code::invalid_argument,
               "timeout_ns is " + std::to_string(timeout_ns) + ", which is no time",

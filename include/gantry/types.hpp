@@ -109,8 +109,8 @@ class GANTRY_API Deadline {
   [[nodiscard]] static constexpr Deadline never() noexcept {
     return Deadline(Clock::time_point::max());
   }
-  /// A deadline that has passed: calls do not wait.
-  [[nodiscard]] static Deadline now() noexcept { return Deadline(Clock::now()); }
+  /// A deadline that has passed: calls do not wait. Reads no clock.
+  [[nodiscard]] static constexpr Deadline now() noexcept { return Deadline(Clock::time_point()); }
   /// A deadline `wait` from now. Saturates: a wait longer than the clock can count becomes
   /// `never()`.
   [[nodiscard]] static Deadline after(std::chrono::nanoseconds wait) noexcept;

@@ -94,11 +94,32 @@ static gantry_code check_usable(const End* end, int flags) {
   return refuse_use(end, GANTRY_INVALID_ARGUMENT, "this end is closed", "open another one");
 }
 
-/// Waits, if another thread is using the end, until `deadline` (-1: never).
-static gantry_code lock_end(End* end, int64_t deadline, int flags) {
+/// How long a call may take. Its deadline is computed when it is needed for the first time: a call
+/// that finds what it wants does not read the clock.
+struct Time {
+  int64_t timeout_ns;  // -1: for ever
+  int64_t deadline;    // kNotAsked, or -1: none
+};
+enum { kNotAsked = -2 };
+
+static int64_t deadline_of(struct Time* time) {
+  if (time->deadline == kNotAsked)
+    time->deadline = time->timeout_ns < 0 ? -1 : now_ns() + time->timeout_ns;
+  return time->deadline;
+}
+
+static int64_t left_of(struct Time* time) {
+  const int64_t deadline = deadline_of(time);
+  if (deadline < 0) return -1;
+  const int64_t left = deadline - now_ns();
+  return left > 0 ? left : 0;
+}
+
+/// Waits, if another thread is using the end, until the deadline.
+static gantry_code lock_end(End* end, struct Time* time, int flags) {
   if (end->generation != fork_generation) return check_usable(end, flags);
   while (!PyThread_acquire_lock(end->lock, NOWAIT_LOCK)) {
-    if (deadline >= 0 && now_ns() >= deadline)
+    if (left_of(time) == 0)
       return refuse_use(end, GANTRY_TIMED_OUT, "another thread uses this end",
                         "give each thread its own");
     if (PyErr_CheckSignals()) return -1;
@@ -113,8 +134,8 @@ static gantry_code lock_end(End* end, int64_t deadline, int flags) {
 }
 
 static gantry_code attempt(End* end, Step step, void* arguments, int64_t timeout_ns,
-                           int64_t deadline, int flags) {
-  gantry_code code = lock_end(end, deadline, flags);
+                           struct Time* time, int flags) {
+  gantry_code code = lock_end(end, time, flags);
   if (code != GANTRY_OK) return code;
   void* const handle = end->handle;
   if (timeout_ns == 0 && (flags & kQuick)) {
@@ -151,12 +172,12 @@ static void drain(const End* end, long successor) {
       return;
 }
 
-static gantry_code sleep_through(End* end, Step step, void* arguments, int64_t timeout_ns,
-                                 int64_t deadline, int flags) {
+static gantry_code sleep_through(End* end, Step step, void* arguments, struct Time* time,
+                                 int flags) {
   const long before = swap_wakeup_fd(end->interrupt[1]);
   gantry_code code = PyErr_CheckSignals() ? -1 : GANTRY_OK;
   if (code == GANTRY_OK)
-    code = attempt(end, step, arguments, timeout_ns, deadline, flags & ~kQuick);
+    code = attempt(end, step, arguments, left_of(time), time, flags & ~kQuick);
   if (before == -2) return code;
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
@@ -166,27 +187,20 @@ static gantry_code sleep_through(End* end, Step step, void* arguments, int64_t t
   return code;
 }
 
-static int64_t left_of(int64_t deadline) {
-  if (deadline < 0) return -1;
-  const int64_t left = deadline - now_ns();
-  return left > 0 ? left : 0;
-}
-
 gantry_code end_run(End* end, Step step, void* arguments, int64_t timeout_ns, int flags) {
-  const int64_t deadline = timeout_ns < 0 ? -1 : now_ns() + timeout_ns;
+  struct Time time = {timeout_ns, kNotAsked};
   if (!(flags & (kOnce | kLong))) {
     if ((flags & kQuick) || timeout_ns == 0) {
-      const gantry_code code = attempt(end, step, arguments, 0, deadline, flags);
+      const gantry_code code = attempt(end, step, arguments, 0, &time, flags);
       if (code != GANTRY_TIMED_OUT || timeout_ns == 0) return code;
     }
     if (timeout_ns < 0 || timeout_ns > kFirstWaitNs) {
-      const gantry_code code = attempt(end, step, arguments, kFirstWaitNs, deadline, flags);
+      const gantry_code code = attempt(end, step, arguments, kFirstWaitNs, &time, flags);
       if (code != GANTRY_TIMED_OUT && code != GANTRY_INTERRUPTED) return code;
     }
   }
   for (;;) {
-    const gantry_code code =
-        sleep_through(end, step, arguments, left_of(deadline), deadline, flags);
+    const gantry_code code = sleep_through(end, step, arguments, &time, flags);
     if (code != GANTRY_INTERRUPTED) return code;
     if (PyErr_CheckSignals()) return -1;
     if (end->closing) return check_usable(end, flags);

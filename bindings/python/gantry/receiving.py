@@ -23,6 +23,7 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
 
     _kind = "channel"
     _has_said = False  # that this process holds all that may be out
+    _received: type[Received]  # what is made of a message
 
     def __init__(
         self, name: str, *, runtime: Runtime | None = None, pickles: bool = False,
@@ -47,21 +48,18 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
                 self._readiness = Readiness(core.descriptor)
                 self._core: _core.Consumer = core
 
-    def _made(self, core: _core.Message) -> Received:
-        raise NotImplementedError
-
     def receive(self, timeout: float | None = None) -> Received:
         """Waits for the next one. While this process holds as many messages as may be out, none
         comes: TimedOut says so, and a wait without a timeout says so after two seconds, once, by
         logging.getLogger("gantry")."""
         try:
             core = self._core.receive(_PATIENCE if timeout is None else timeout)
-            return self._made(core or self._core.receive_now())
+            return self._received(core or self._core.receive_now(), self._pickles)
         except TimedOut as error:
             self._keep_waiting(error, timeout)
         core = self._core.receive(None)
         assert core is not None
-        return self._made(core)
+        return self._received(core, self._pickles)
 
     async def receive_async(self, timeout: float | None = None) -> Received:
         """receive() for a task of asyncio."""
@@ -77,7 +75,7 @@ class ReceivingEnd(AwaitedEnd, Generic[Received]):
                 self._keep_waiting(error, timeout)
                 core = await self._readiness.until(lambda: self._core.receive(0))
         assert core is not None
-        return self._made(core)
+        return self._received(core, self._pickles)
 
     def _keep_waiting(self, error: TimedOut, timeout: float | None) -> None:
         """Raises the error if a timeout is over; otherwise says once what the caller holds."""
@@ -149,8 +147,7 @@ class Consumer(ReceivingEnd[Message]):
     clients of a server, 1 to 4096; 64), spin_ns (that a wait polls; -1: it sleeps at once).
     """
 
-    def _made(self, core: _core.Message) -> Message:
-        return Message(core, self._pickles)
+    _received = Message
 
     def receive_into(self, buffer: Any, timeout: float | None = None) -> int:
         """Copies the next message into a writable buffer; returns its size. Waits as receive()."""

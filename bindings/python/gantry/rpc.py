@@ -104,9 +104,7 @@ class Server(ReceivingEnd[Request]):
     except when_slow, which would lose requests."""
 
     _kind = "server"
-
-    def _made(self, core: _core.Message) -> Request:
-        return Request(core, self._pickles)
+    _received = Request
 
     def serve(self, answer: Callable[[Request], Any]) -> None:
         """Answers every request by what `answer` returns, or by what it raises, for ever. A client

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     import numpy
     import numpy.typing
 Given = TypeVar("Given")
+_TO_BE_LOOKED_AT = (Message, tuple)  # by give(), without pickles, too
 
 
 def give(value: Any, allow_pickles: bool, type: int, send: Callable[[Any, int], Given]) -> Given:
@@ -106,7 +107,7 @@ class Producer(AwaitedEnd):
         """Sends bytes, an array, a tensor, a table (what has __arrow_c_array__), or an object if
         pickles are allowed; it is yours again on return. A received message travels on without a
         copy, and is given away: after an error, too, it can neither be read nor be sent again."""
-        if self._pickles or isinstance(value, (Message, tuple)):
+        if self._pickles or isinstance(value, _TO_BE_LOOKED_AT):
             give(value, self._pickles, type, lambda v, tag: self._core.send(v, timeout, tag, user))
         else:
             self._core.send(value, timeout, type, user)
