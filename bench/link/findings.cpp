@@ -64,6 +64,12 @@ class Speeds {
   std::string_view ours_;
 };
 
+/// Ends that sleep beside a socket whose ends sleep; ends that poll beside a peer that polls.
+void add_waits(Ratios& ratios, const std::string& name, double polled) {
+  ratios.in_case(name, kStreamName, kIntoPlaceName, Bar::at_most(1.5));
+  ratios.in_case(name, kStreamPolledName, kLibfabricTcpName, Bar::at_most(polled));
+}
+
 void add_case(Ratios& ratios, const Report& report, const Rate& rate, std::string_view question,
               Bytes bytes) {
   for (const char* const ours : {kStreamName, kStreamBlockName, kFabricName, kLinkPutName}) {
@@ -79,8 +85,10 @@ void add_link_findings(Report& report, const Settings& settings) {
   Ratios ratios(report);
   for (const Rate& rate : settings.rates) {
     const std::string smallest = link_case_name(rate, kRoundTrip, kSmallest);
-    ratios.in_case(smallest, kStreamName, kTcpPingPongName, Bar::at_most(1.2));
+    ratios.in_case(smallest, kStreamPolledName, kTcpPingPongName, Bar::at_most(1.2));
     ratios.in_case(smallest, kLinkPutName, kTcpPingPongName, Bar::none());
+    add_waits(ratios, smallest, 1.5);
+    add_waits(ratios, link_case_name(rate, kRoundTrip, kPayloadCounts), 1.2);
     for (const std::string_view question : kLinkQuestions)
       for (const Bytes bytes : settings.common.sizes)
         add_case(ratios, report, rate, question, bytes);

@@ -42,7 +42,8 @@ void expect_all_peers(const json& document) {
 
 /// Of Gantry and the limits, those that take every size.
 Names own_subjects(const json& document) {
-  Names all = {"gantry/stream", "gantry/stream-block", "gantry/link-put", "limit/recv-into-place"};
+  Names all = {"gantry/stream", "gantry/stream-block", "gantry/stream-polled", "gantry/link-put",
+               "limit/recv-into-place"};
   for (const char* optional : {"gantry/fabric-tcp", "gantry/stream-tls"})
     if (!is_skipped(document, optional)) all.insert(optional);
   return all;

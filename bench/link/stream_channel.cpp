@@ -17,6 +17,7 @@ namespace {
 
 constexpr const char* kRequests = "requests";
 constexpr const char* kReplies = "replies";
+constexpr std::chrono::nanoseconds kPolled = std::chrono::seconds(1);  // longer than any trip
 constexpr std::chrono::seconds kMeeting{30};  // all ends are being started; more is a fault
 
 enum class From { memory, block };
@@ -24,22 +25,25 @@ struct Way {
   From from = From::memory;
   RemotePath path = RemotePath::stream;
   const char* scheme = "";  // of the bridge's address
+  std::chrono::nanoseconds spin = EndOptions().spin;  // of all four ends
 };
 
 class StreamRequester final : public Requester {
  public:
-  static Result<std::unique_ptr<Requester>> open(const std::string& directory, From from,
+  static Result<std::unique_ptr<Requester>> open(const std::string& directory, Way way,
                                                  int bridge) {
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
-    auto out = runtime->producer(kRequests);
+    EndOptions options;
+    options.spin = way.spin;
+    auto out = runtime->producer(kRequests, {options, {}});
     if (!out) return Unexpected(out.error());
-    auto in = runtime->consumer(kReplies, {}, Deadline::after(kMeeting));
+    auto in = runtime->consumer(kReplies, {options}, Deadline::after(kMeeting));
     if (!in) return Unexpected(in.error());
     if (auto met = out->wait_for_consumer(Deadline::after(kMeeting), 1); !met)
       return Unexpected(met.error());
     return std::unique_ptr<Requester>(
-        new StreamRequester(std::move(*runtime), std::move(*out), std::move(*in), from, bridge));
+        new StreamRequester(std::move(*runtime), std::move(*out), std::move(*in), way.from, bridge));
   }
 
   Result<void> prepare(const Payload& payload) override {
@@ -102,12 +106,13 @@ class StreamRequester final : public Requester {
 class StreamResponder final : public Responder {
  public:
   static Result<std::unique_ptr<Responder>> open(const std::string& directory,
-                                                 const BridgeProcess& bridge, RemotePath path) {
+                                                 const BridgeProcess& bridge, Way way) {
     auto runtime = Runtime::create({.directory = directory});
     if (!runtime) return Unexpected(runtime.error());
     EndOptions options;
+    options.spin = way.spin;
     options.remote.token = bridge.token();
-    options.remote.path = path;
+    options.remote.path = way.path;
     const auto there = [&](const char* name) { return name + ("@" + bridge.address()); };
     auto in = runtime->consumer(there(kRequests), {options}, Deadline::after(kMeeting));
     if (!in) return Unexpected(in.error());
@@ -142,10 +147,10 @@ class StreamChannel final : public Subject {
       : here_(std::move(here)), there_(std::move(there)), way_(way), bridge_(std::move(bridge)) {}
 
   Result<std::unique_ptr<Requester>> open_requester() override {
-    return StreamRequester::open(here_, way_.from, bridge_->pid());
+    return StreamRequester::open(here_, way_, bridge_->pid());
   }
   Result<std::unique_ptr<Responder>> open_responder(int) override {
-    return StreamResponder::open(there_, *bridge_, way_.path);
+    return StreamResponder::open(there_, *bridge_, way_);
   }
   [[nodiscard]] std::shared_ptr<void> company() const override { return bridge_; }
 
@@ -204,6 +209,10 @@ SubjectKind stream_channel(const Network& network) {
 
 SubjectKind stream_channel_of_blocks(const Network& network) {
   return kind(kStreamBlockName, network, {.from = From::block});
+}
+
+SubjectKind polled_channel(const Network& network) {
+  return kind(kStreamPolledName, network, {.spin = kPolled});
 }
 
 SubjectKind fabric_channel(const Network& network) {

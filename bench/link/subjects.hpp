@@ -10,6 +10,7 @@ namespace gantry::bench {
 inline constexpr unsigned kLinkInFlight = 4;  ///< Messages that may be unanswered at once.
 inline constexpr const char* kStreamName = "gantry/stream";
 inline constexpr const char* kStreamBlockName = "gantry/stream-block";
+inline constexpr const char* kStreamPolledName = "gantry/stream-polled";
 inline constexpr const char* kFabricName = "gantry/fabric-tcp";
 inline constexpr const char* kTlsName = "gantry/stream-tls";
 inline constexpr const char* kLinkPutName = "gantry/link-put";
@@ -17,12 +18,15 @@ inline constexpr const char* kIntoPlaceName = "limit/recv-into-place";
 inline constexpr const char* kTcpPingPongName = "limit/tcp-ping-pong";
 inline constexpr const char* kZeromqTcpName = "zeromq-tcp";
 inline constexpr const char* kNngTcpName = "nng-tcp";
+inline constexpr const char* kLibfabricTcpName = "libfabric-tcp";
 
 // The network outlives what these give.
 SubjectKind stream_channel(const Network& network);  ///< A channel by NAME@HOST, over a bridge.
 /// The same; the message is a block of the channel's pool, which the producer changes and sends
 /// again.
 SubjectKind stream_channel_of_blocks(const Network& network);
+/// The same as stream_channel(), with ends that poll all the time, as those of other systems do.
+SubjectKind polled_channel(const Network& network);
 /// The same as stream_channel(), over the path fabric; skipped where libfabric is not.
 SubjectKind fabric_channel(const Network& network);
 /// The same as stream_channel(), over TLS; skipped where OpenSSL is not.
