@@ -24,7 +24,7 @@ enum class From { memory, block };
 struct Way {
   From from = From::memory;
   RemotePath path = RemotePath::stream;
-  const char* scheme = "";  // of the bridge's address
+  const char* scheme = "";                            // of the bridge's address
   std::chrono::nanoseconds spin = EndOptions().spin;  // of all four ends
 };
 
@@ -42,8 +42,8 @@ class StreamRequester final : public Requester {
     if (!in) return Unexpected(in.error());
     if (auto met = out->wait_for_consumer(Deadline::after(kMeeting), 1); !met)
       return Unexpected(met.error());
-    return std::unique_ptr<Requester>(
-        new StreamRequester(std::move(*runtime), std::move(*out), std::move(*in), way.from, bridge));
+    return std::unique_ptr<Requester>(new StreamRequester(std::move(*runtime), std::move(*out),
+                                                          std::move(*in), way.from, bridge));
   }
 
   Result<void> prepare(const Payload& payload) override {

@@ -20,6 +20,8 @@ class LinkInTurns {
   virtual bool end_turn() noexcept = 0;
   /// A message or another small record waits for the socket, perhaps behind a piece of payload.
   [[nodiscard]] virtual bool has_words_left() const noexcept = 0;
+  /// Payload waits for the socket.
+  [[nodiscard]] virtual bool has_payload_left() const noexcept = 0;
 
  protected:
   ~LinkInTurns() = default;
@@ -40,12 +42,17 @@ class LinkTurn {
   /// Ends it before its scope does. True: as LinkInTurns::end_turn(); a loop does not sleep then.
   [[nodiscard]] bool end() noexcept {
     LinkInTurns* const link = std::exchange(link_, nullptr);
-    return link != nullptr && link->end_turn();
+    const bool has_news = link != nullptr && link->end_turn();
+    has_payload_left_ = link == nullptr || link->has_payload_left();
+    return has_news;
   }
+  /// Behind end(). True: as LinkInTurns::has_payload_left(), or the link does not work in turns.
+  [[nodiscard]] bool has_payload_left() const noexcept { return has_payload_left_; }
 
  private:
   LinkInTurns* link_;
   const bool has_moved_;
+  bool has_payload_left_ = true;
 };
 
 }  // namespace gantry

@@ -49,6 +49,9 @@ class LinkOutbox {
   [[nodiscard]] bool has_words_left() const noexcept {
     return !small_.empty() || head_sent_ < head_.size();
   }
+  [[nodiscard]] bool has_payload_left() const noexcept {
+    return !unsent_.empty() || !answers_.empty() || payload_left_ + blank_ > 0;
+  }
   /// The peer receives no more; the inbox learns why.
   [[nodiscard]] bool is_over() const noexcept { return is_over_; }
   /// When the last bytes went.

@@ -277,6 +277,10 @@ class SocketLink final : public Link, public LinkInTurns {
     const std::lock_guard lock(mutex_);
     return !failure_ && outbox_.has_words_left();
   }
+  [[nodiscard]] bool has_payload_left() const noexcept override {
+    const std::lock_guard lock(mutex_);
+    return !failure_ && outbox_.has_payload_left();
+  }
   [[nodiscard]] int descriptor() const noexcept override { return epoll_.get(); }
   [[nodiscard]] Result<void> state() const override {
     GANTRY_TRY(check_not_forked(fork_guard_, "link to", peer_));

@@ -90,7 +90,7 @@ class Relay final : public detail::FarSide {
     return fork_guard_.is_this() && turns_.receive(deadline, setup_.interrupt, is_there);
   }
   void has_sent(Bytes bytes) noexcept override {
-    if (fork_guard_.is_this()) turns_.has_sent(bytes <= kMaxControlBytes);
+    if (fork_guard_.is_this()) turns_.has_sent(bytes <= kMostDriven);
   }
 
  private:

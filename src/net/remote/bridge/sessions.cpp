@@ -303,7 +303,7 @@ Result<std::unique_ptr<Link>> Sessions::make_link(ServedSession& session, Fd soc
 
 void Sessions::has_sent(Bytes bytes) noexcept {
   const std::lock_guard lock(mutex_);
-  for (const auto& session : sessions_) session->turns.has_sent(bytes <= kMaxControlBytes);
+  for (const auto& session : sessions_) session->turns.has_sent(bytes <= kMostDriven);
 }
 
 Result<void> Sessions::await_present(Deadline deadline, int interrupt) {

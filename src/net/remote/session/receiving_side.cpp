@@ -256,6 +256,7 @@ Result<bool> ReceivingSide::publish_one(Announced& one, Deadline deadline) {
   GANTRY_REMOTE_STEP(message_passed_on);
   GANTRY_DEBUG_ASSERT(one.head.number == received_ + 1);  // I1
   was_small_ = one.head.has_payload;
+  was_quick_ = was_small_ || (one.pieces.empty() && one.head.bytes <= kMostDriven);
   ++received_;
   announced_.pop_front();
   return true;

@@ -143,7 +143,7 @@ class ReceivingSide final : public RemoteSide {
   [[nodiscard]] bool waits_for_link(const Link& link) const override;
   /// Not before a large message, which is fetched while the reader works on the last one.
   [[nodiscard]] bool may_rest() const noexcept override {
-    return was_small_ && announced_.empty() && speech_.is_empty() && !ended_ && !refused_;
+    return was_quick_ && announced_.empty() && speech_.is_empty() && !ended_ && !refused_;
   }
   [[nodiscard]] RemoteEnd end(Link& link, const Result<void>& done) override;
   [[nodiscard]] std::uint64_t received() const noexcept override { return received_; }
@@ -223,6 +223,7 @@ class ReceivingSide final : public RemoteSide {
   OfferedPlaces places_;
   Bytes offer_for_ = 0;    // bytes of the last message that could have used an offered place
   bool was_small_ = true;  // the last message: its payload came with the head
+  bool was_quick_ = true;  // it did, or was put into an offered place and not large
   HeadAssembler assembler_;
   std::optional<Error> ended_;    // the sending side's last word
   std::optional<Error> refused_;  // why this host's channel takes no more

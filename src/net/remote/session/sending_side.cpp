@@ -50,10 +50,12 @@ void ExportedSlabs::sweep() noexcept {
 }
 
 Result<RemoteSide::Turn> SendingSide::turn(Link& link) {
-  const LinkTurn turn(link);
+  LinkTurn turn(link);
   GANTRY_ASSIGN(const bool has_heard, hear(link, "it says what no receiving side says"));
   if (answer_) return Turn::over;
   GANTRY_ASSIGN(const bool has_stepped, step(link));
+  static_cast<void>(turn.end());
+  has_payload_left_ = turn.has_payload_left();
   return has_heard || has_stepped || turn.has_moved() ? Turn::moved : Turn::idle;
 }
 
@@ -69,9 +71,12 @@ void SendingSide::end_exports() noexcept {
 }
 
 bool SendingSide::may_rest() const noexcept {
-  return unacknowledged_.size() <= kMostAtRest &&
-         std::ranges::all_of(unacknowledged_, &Unacknowledged::is_small) && speech_.is_empty() &&
-         !ended_;
+  const auto has_gone = [&](const Unacknowledged& one) {
+    const bool is_put = one.put && one.message.bytes().size() <= kMostDriven;
+    return one.is_small || (is_put && !has_payload_left_);
+  };
+  return unacknowledged_.size() <= kMostAtRest && std::ranges::all_of(unacknowledged_, has_gone) &&
+         speech_.is_empty() && !ended_;
 }
 
 Result<bool> SendingSide::step(Link& link) {

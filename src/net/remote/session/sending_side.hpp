@@ -137,6 +137,7 @@ class SendingSide final : public RemoteSide {
   std::deque<RemotePlace> places_;  // over the present link
   std::optional<Error> ended_;      // why the consumer has no more
   bool has_told_end_ = false;       // over the present link
+  bool has_payload_left_ = false;   // for the socket, behind the last turn
   std::optional<Error> answer_;     // the other side's last word
   RemoteSpeech speech_;
 };

@@ -27,6 +27,10 @@ struct RemoteEnd {
   Error why;
 };
 
+/// The largest message that a user's thread sends and receives itself: larger ones move on a thread
+/// of their own while the user's works on.
+inline constexpr Bytes kMostDriven = Bytes{128} << 10;
+
 /// Turns of a side's work between looks at whether it shall stop.
 inline constexpr unsigned kRemoteTurns = 64;
 

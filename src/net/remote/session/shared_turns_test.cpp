@@ -8,6 +8,8 @@
 #include "core/base/event.hpp"
 #include "core/base/os/socket.hpp"
 #include "core/channel/test_support.hpp"
+#include "net/remote/session/receiving_side.hpp"
+#include "net/remote/session/sending_side.hpp"
 
 namespace gantry {
 namespace {
@@ -174,6 +176,75 @@ TEST_F(SharedTurnsTest, WhatIsGivenGoesOut) {
     ASSERT_TRUE(peer_->receive_control(buffer, soon())) << i;
   }
 }
+
+/// Both sides of a session, and a message of `bytes` that is put into an offered place.
+class SidesTest : public ::testing::TestWithParam<Bytes> {
+ protected:
+  void send() {
+    ASSERT_TRUE(out_.send(payload_));
+    for (const Deadline late = soon(); sending_.turn(*there_) != Turn::idle && !late.passed();) {
+    }
+  }
+  /// Turns of both until the sending side has nothing to do for the last message.
+  void pass_on() {
+    Result<Message> got = in_.receive(Deadline::now());
+    for (const Deadline late = soon(); !late.passed();) {
+      const bool is_quiet = receiving_.turn(*here_) == Turn::idle;
+      if (sending_.turn(*there_) == Turn::idle && is_quiet && got) break;
+      if (!got) got = in_.receive(Deadline::now());
+    }
+    ASSERT_TRUE(got);
+    EXPECT_TRUE(test::same(got->bytes(), payload_));
+  }
+
+  using Turn = RemoteSide::Turn;
+  const test::ScratchDirectory there_directory_, here_directory_;
+  const ProducerOptions options_ = test::options_in(there_directory_);
+  const ProducerOptions options_here_ = test::options_in(here_directory_);
+  Producer out_ = test::make_producer("frames", options_).value();
+  SendingSide sending_{Consumer::open("frames", test::consumer_options(options_), soon()).value()};
+  std::unique_ptr<Link> here_, there_;
+  int there_socket_ = -1;
+  const std::vector<std::byte> payload_ = test::pattern(GetParam(), 1);
+
+  void SetUp() override {
+    std::array<int, 2> ends{};
+    ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends.data()), 0);
+    here_ = make_stream_link(ends[0], {"there", std::chrono::milliseconds(0)}).value();
+    there_socket_ = ends[1];
+    there_ = make_stream_link(ends[1], {"here", std::chrono::milliseconds(0)}).value();
+    ASSERT_TRUE(sending_.begin(*there_, 0));
+    ASSERT_TRUE(receiving_.begin(*here_, 0));
+  }
+
+  ReceivingSide receiving_{test::make_producer("frames", options_here_).value()};
+  Consumer in_ = Consumer::open("frames", test::consumer_options(options_here_), soon()).value();
+};
+
+// A user's thread moves a message of that size alone, and one more byte is for the relay's.
+TEST_P(SidesTest, RestBehindAMessageThatAUsersThreadMoves) {
+  send();
+  pass_on();  // fetched; now places are offered
+  const bool is_quick = GetParam() <= kMostDriven;
+  EXPECT_FALSE(receiving_.may_rest());
+  send();
+  EXPECT_EQ(sending_.may_rest(), is_quick);  // it is out, and not acknowledged
+  pass_on();
+  EXPECT_EQ(receiving_.may_rest(), is_quick);
+}
+
+// What a socket does not take at once goes out in further turns.
+TEST_P(SidesTest, DoNotRestWhilePayloadWaitsForTheSocket) {
+  send();
+  pass_on();
+  const int least = 1;  // bytes; the kernel has a least size of its own
+  ASSERT_EQ(::setsockopt(there_socket_, SOL_SOCKET, SO_SNDBUF, &least, sizeof least), 0);
+  send();
+  EXPECT_FALSE(sending_.may_rest());
+  pass_on();
+}
+
+INSTANTIATE_TEST_SUITE_P(OfASize, SidesTest, ::testing::Values(kMostDriven, kMostDriven + 1));
 
 }  // namespace
 }  // namespace gantry
