@@ -107,6 +107,22 @@ gantry_code gantry_receive(gantry_consumer* consumer, std::int64_t timeout_ns,
   });
 }
 
+gantry_code gantry_look(gantry_consumer* consumer, std::int64_t timeout_ns,
+                        gantry_message** message) {
+  return c::guarded([&]() -> Result<void> {
+    GANTRY_C_TRY(c::clear(message, "message"));
+    GANTRY_C_TRY(c::check_pointer(consumer, "consumer"));
+    auto* const end = std::get_if<gantry::Consumer>(&consumer->end);
+    if (end == nullptr) return not_of_this("gantry_look", "gantry_receive()");
+    GANTRY_C_ASSIGN(const auto deadline, c::deadline_of(timeout_ns));
+    auto state = std::make_shared<c::MessageState>();
+    const auto& looked = state->look.emplace(*end, deadline).message();
+    if (!looked) return tl::unexpected(looked.error());
+    c::hand_out(message, std::move(state));
+    return {};
+  });
+}
+
 gantry_code gantry_receive_into(gantry_consumer* consumer, void* buffer, std::size_t capacity,
                                 std::int64_t timeout_ns, std::size_t* received,
                                 gantry_message_info* info) {

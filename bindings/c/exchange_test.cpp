@@ -278,6 +278,90 @@ TEST_F(Exchange, ReceiveIntoCopiesAndKeepsWhatDoesNotFit) {
                  GANTRY_TIMED_OUT, "'c'", "");
 }
 
+TEST_F(Exchange, ALookReadsTheBytesWhereTheyLie) {
+  const auto out = producer();
+  const auto in = consumer();
+  std::vector<const void*> places;
+  for (std::size_t number = 0; number < 150; ++number) {  // 72 places, in turn
+    send(out, bytes_of(number, 1000));
+    Owned<gantry_message> looked;
+    ASSERT_OK(gantry_look(in.get(), kPatienceNs, Out(looked)));
+    expect_bytes(looked.get(), 1000, number);
+    places.push_back(segment_of(looked.get()).data);
+  }
+  EXPECT_EQ(places[0], places[72]);
+  EXPECT_NE(places[0], places[1]);
+}
+
+TEST_F(Exchange, NothingElseIsTakenUntilTheLookEnds) {
+  const auto out = producer();
+  const auto in = consumer();
+  std::size_t number = 0;
+  for (const std::size_t size : {10U, 1000U, 100'000U}) {
+    for (const std::size_t seed : {number, number + 1}) send(out, bytes_of(seed, size));
+    Owned<gantry_message> looked, none;
+    ASSERT_OK(gantry_look(in.get(), kPatienceNs, Out(looked)));
+    EXPECT_REFUSED(gantry_receive(in.get(), kPatienceNs, Out(none)), GANTRY_BUSY, "'c'", "end");
+    EXPECT_REFUSED(gantry_look(in.get(), kPatienceNs, Out(none)), GANTRY_BUSY, "looked at", "end");
+    std::size_t received = 0;
+    EXPECT_REFUSED(gantry_receive_into(in.get(), &received, 8, 0, &received, nullptr), GANTRY_BUSY,
+                   "looked at", "end");
+    EXPECT_REFUSED(gantry_consumer_rejoin(in.get(), 0), GANTRY_BUSY, "looked at", "end");
+    send(out, bytes_of(number + 2, size));
+    const gantry_part part = part_of(looked.get());
+    EXPECT_REFUSED(gantry_send(out.get(), &part, 1, 0, nullptr), GANTRY_INVALID_ARGUMENT,
+                   "looked at", "receive");
+    Owned<gantry_view> view;
+    void* data = nullptr;
+    ASSERT_OK(gantry_message_view(looked.get(), 0, Out(view), &data));
+    expect_bytes(looked.get(), size, number);
+    looked.reset();
+    EXPECT_REFUSED(gantry_receive(in.get(), 0, Out(none)), GANTRY_BUSY, "looked at", "end");
+    EXPECT_TRUE(are_of(data, size, number));
+    view.reset();
+    for (const std::size_t seed : {number + 1, number + 2})
+      expect_bytes(receive(in).get(), size, seed);
+    number += 3;
+  }
+}
+
+TEST_F(Exchange, ALookOutlivesItsConsumer) {
+  gantry_producer_options options{};
+  options.size = sizeof options;
+  options.consumers = 6;
+  const auto out = producer(&options);
+  for (const std::size_t size : {10U, 1000U, 100'000U}) {
+    auto in = consumer();
+    send(out, bytes_of(1, size));
+    Owned<gantry_message> looked;
+    ASSERT_OK(gantry_look(in.get(), kPatienceNs, Out(looked)));
+    in.reset();
+    const auto other = consumer();
+    for (std::size_t number = 2; number < 150; ++number) {  // each place is written again
+      send(out, bytes_of(number, 3000));
+      expect_bytes(receive(other).get(), 3000, number);
+    }
+    expect_bytes(looked.get(), size, 1);
+  }
+}
+
+TEST_F(Exchange, ALookThatFailsShowsNothing) {
+  const auto out = producer();
+  const auto in = consumer();
+  Owned<gantry_message> none;
+  EXPECT_REFUSED(gantry_look(in.get(), 0, Out(none)), GANTRY_TIMED_OUT, "'c'", "");
+  EXPECT_REFUSED(gantry_look(nullptr, 0, Out(none)), GANTRY_INVALID_ARGUMENT, "consumer", "");
+  EXPECT_REFUSED(gantry_look(in.get(), 0, nullptr), GANTRY_INVALID_ARGUMENT, "message", "");
+  EXPECT_REFUSED(gantry_look(in.get(), -2, Out(none)), GANTRY_INVALID_ARGUMENT, "", "");
+  Owned<gantry_consumer> inbox;
+  ASSERT_OK(gantry_inbox_open(runtime(), "in", nullptr, Out(inbox)));
+  EXPECT_REFUSED(gantry_look(inbox.get(), 0, Out(none)), GANTRY_UNSUPPORTED, "gantry_look",
+                 "gantry_receive()");
+  EXPECT_EQ(none, nullptr);
+  send(out, bytes_of(1, 1000));
+  expect_bytes(receive(in).get(), 1000, 1);
+}
+
 TEST_F(Exchange, ALoopReceivesByTheDescriptor) {
   const auto out = producer();
   const auto in = consumer();

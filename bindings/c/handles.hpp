@@ -23,15 +23,18 @@ class Handle {
 };
 
 /// A message, and what its handle and its views share. A request has its message within, and so has
-/// an item of a queue, whose last segment is the queue's own.
+/// an item of a queue, whose last segment is the queue's own. One that is looked at is its
+/// consumer's.
 struct MessageState {
   Message plain;
+  std::optional<Consumer::Look> look;
   std::optional<Request> request;
   std::optional<WorkItem> item;
   Sender sender{};
   std::atomic<bool> answered{false};
   [[nodiscard]] const Message& message() const noexcept {
     if (item) return item->message();
+    if (look) return *look->message();
     return request ? request->message() : plain;
   }
   [[nodiscard]] std::size_t segments() const noexcept {

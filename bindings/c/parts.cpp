@@ -55,6 +55,9 @@ Result<void> check_part(const gantry_part& part, std::size_t index) {
     return tl::unexpected(about_part(index, "that message is empty: it was forwarded"));
   if (part.message->state->request)
     return tl::unexpected(about_part(index, "a request cannot travel on", "send a copy of it"));
+  if (part.message->state->look)
+    return tl::unexpected(about_part(index, "a message that is looked at cannot travel on",
+                                     "gantry_receive() it, or send a copy of it"));
   if (part.message->state->item)
     return tl::unexpected(
         about_part(index, "an item of a queue cannot travel on", "send a copy of it"));

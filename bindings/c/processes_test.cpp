@@ -117,6 +117,35 @@ TEST_F(Processes, AForkedChildCannotUseTheHandlesAndMayFreeThem) {
   expect_bytes(message.get(), 1 << 20, 1);
 }
 
+// The place is the parent's to give back.
+TEST_F(Processes, AForkedChildReadsWhatItsParentLooksAt) {
+  if (::dlsym(RTLD_DEFAULT, "__asan_init") != nullptr)
+    GTEST_SKIP() << "AddressSanitizer's allocator may be locked in a child of a threaded process";
+  gantry_producer_options options{};
+  options.size = sizeof options;
+  options.consumers = 2;
+  const auto out = producer(&options);
+  auto in = consumer();
+  send(out, bytes_of(1, 1000));
+  Owned<gantry_message> looked;
+  ASSERT_OK(gantry_look(in.get(), kPatienceNs, Out(looked)));
+  Process child([&](const Process&) {
+    Owned<gantry_message> none;
+    EXPECT_REFUSED(gantry_look(in.get(), 0, Out(none)), GANTRY_INVALID_ARGUMENT, "fork", "");
+    expect_bytes(looked.get(), 1000, 1);
+    in.reset();
+    looked.reset();
+  });
+  EXPECT_EQ(child.wait(), 0);
+  in.reset();
+  const auto other = consumer();
+  for (std::size_t number = 2; number < 150; ++number) {  // each other place is written again
+    send(out, bytes_of(number, 3000));
+    expect_bytes(receive(other).get(), 3000, number);
+  }
+  expect_bytes(looked.get(), 1000, 1);
+}
+
 // ---- interrupts ----------------------------------------------------------------------------
 
 int woken_by_signal = -1;

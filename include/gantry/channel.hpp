@@ -873,6 +873,7 @@ class GANTRY_API Incoming {
 /// The receiving end. Used by one thread at a time; any thread may release messages.
 class GANTRY_API Consumer {
  public:
+  class Impl;
   /// Joins the channel and waits until `deadline` for its producer to appear. A producer that has
   /// appeared gets 200 ms to answer, even past the deadline, so that it does not see a consumer
   /// come and leave. Errors: `invalid_argument` for a name or options, or if an inbox has the name;
@@ -903,11 +904,26 @@ class GANTRY_API Consumer {
   /// function was not called.
   template <class Function>  // NOLINTNEXTLINE(cppcoreguidelines-missing-std-forward)
   [[nodiscard]] Result<void> look(Function&& function, Deadline deadline = Deadline::never()) {
-    using Called = std::remove_reference_t<Function>;
-    return look_by(
-        [](void* called, const Message& message) { (*static_cast<Called*>(called))(message); },
-        const_cast<void*>(static_cast<const void*>(std::addressof(function))), deadline);
+    const Look look(*this, deadline);
+    if (!look.message()) return tl::unexpected(look.message().error());
+    function(*look.message());
+    return {};
   }
+  /// What look() does around its function, for languages whose functions are not called from here:
+  /// the constructor waits, the destructor gives the message back. Used by the consumer's thread.
+  class GANTRY_API Look {
+   public:
+    Look(Consumer& consumer, Deadline deadline);
+    ~Look();
+    Look(const Look&) = delete;
+    Look& operator=(const Look&) = delete;
+    /// Errors: as receive(); then nothing is looked at.
+    [[nodiscard]] const Result<Message>& message() const noexcept { return message_; }
+
+   private:
+    Result<Message> message_;
+    Impl* impl_;  // null: nothing is looked at
+  };
   /// Drops the messages in `into`, waits for one message, then also takes further complete
   /// messages, up to the size of `into`. Returns their number. Errors: as receive(), and
   /// `invalid_argument` if `into` is empty. An error after the first message is returned by the
@@ -958,13 +974,10 @@ class GANTRY_API Consumer {
   /// long, and the state of its producer.
   [[nodiscard]] ConsumerExplanation explain() const;
 
-  class Impl;
-
  private:
   friend class FarSides;
   explicit Consumer(std::shared_ptr<Impl> impl) noexcept;
-  [[nodiscard]] Result<void> look_by(void (*call)(void* function, const Message& message),
-                                     void* function, Deadline deadline);
+  [[nodiscard]] Result<Message> next(Deadline deadline, bool in_place);
   std::shared_ptr<Impl> impl_;
   std::shared_ptr<detail::FarSide> far_side_;  // null: the channel is on this host
 };

@@ -299,6 +299,12 @@ GANTRY_C_API gantry_code gantry_stage_input(gantry_runtime* runtime, const char*
 /// GANTRY_PEER_GONE: the producer left before the end of the stream; see gantry_consumer_rejoin().
 GANTRY_C_API gantry_code gantry_receive(gantry_consumer* consumer, int64_t timeout_ns,
                                         gantry_message** message);
+/// As gantry_receive(), without a copy: the bytes are read where they lie. The message ends with
+/// gantry_free(); until then every call of `consumer` that takes messages, and
+/// gantry_consumer_rejoin(), returns GANTRY_BUSY. `consumer` may be freed first. The message, and
+/// its views, belong to the thread that uses `consumer`, and cannot travel on. Only for consumers.
+GANTRY_C_API gantry_code gantry_look(gantry_consumer* consumer, int64_t timeout_ns,
+                                     gantry_message** message);
 
 typedef struct gantry_message_info {  // Facts about a message. `size`: of the struct.
   size_t size;

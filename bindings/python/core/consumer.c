@@ -79,6 +79,19 @@ static PyObject* consumer_receive_now(PyObject* self, PyObject* unused) {
   return code == GANTRY_OK ? message_new(message, ((End*)self)->held) : raise_code(code);
 }
 
+static gantry_code look_step(void* handle, void* arguments, int64_t timeout_ns) {
+  return gantry_look(handle, timeout_ns, arguments);
+}
+
+/// look(timeout): the next message where it lies, until its end_look().
+static PyObject* consumer_look(PyObject* self, PyObject* seconds) {
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  gantry_message* message = NULL;
+  const gantry_code code = end_run((End*)self, look_step, &message, timeout_ns, kQuick);
+  return code == GANTRY_OK ? message_of_look(message, (End*)self) : raise_code(code);
+}
+
 struct Into {
   Py_buffer buffer;
   size_t received;
@@ -131,6 +144,7 @@ static PyMethodDef consumer_methods[] = {
     {"open", consumer_open, METH_VARARGS, NULL},
     {"receive", consumer_receive, METH_O, NULL},
     {"receive_now", consumer_receive_now, METH_NOARGS, NULL},
+    {"look", consumer_look, METH_O, NULL},
     {"receive_into", consumer_receive_into, METH_VARARGS, NULL},
     {"rejoin", consumer_rejoin, METH_O, NULL},
     {"get", queue_get, METH_O, NULL},

@@ -129,8 +129,10 @@ typedef struct Message {
   size_t memories;  // that lie in it
   int is_sent_on;   // Parts have it: nobody may look at it until they have let go of it.
   Held* held;       // may be NULL
+  End* looked_by;   // NULL: it was received
 } Message;
 PyObject* message_new(gantry_message* handle, Held* held);
+PyObject* message_of_look(gantry_message* handle, End* end);
 void held_release(Held* held);
 
 // ---- arrow.c: tables, by the structs of the Arrow C data interface

@@ -25,9 +25,36 @@ PyObject* message_new(gantry_message* handle, Held* held) {
   return raise_code(code);
 }
 
+PyObject* message_of_look(gantry_message* handle, End* end) {
+  Message* const message = (Message*)message_new(handle, NULL);
+  if (message != NULL) message->looked_by = (End*)Py_NewRef((PyObject*)end);
+  return (PyObject*)message;
+}
+
+/// A look ends while nobody else uses its end.
+static void free_handle(Message* message) {
+  void* const handle = message->handle;
+  End* const end = message->looked_by;
+  message->handle = NULL;
+  message->looked_by = NULL;
+  if (end != NULL)
+    end_doom(end, handle);
+  else
+    gantry_free(handle);
+  Py_XDECREF((PyObject*)end);
+}
+
+/// end_look(): False if somebody keeps memory of the message. Then the look ends with that.
+static PyObject* message_end_look(PyObject* self, PyObject* unused) {
+  (void)unused;
+  if (((Message*)self)->memories > 0) Py_RETURN_FALSE;
+  free_handle((Message*)self);
+  Py_RETURN_TRUE;
+}
+
 static void message_dealloc(PyObject* self) {
   Message* const message = (Message*)self;
-  gantry_free(message->handle);
+  free_handle(message);
   if (message->held != NULL) --message->held->messages;
   held_release(message->held);
   dealloc_object(self);
@@ -36,6 +63,11 @@ static void message_dealloc(PyObject* self) {
 /// Before anything is asked of it, and before another thread may run: then it cannot be sent on.
 /// adopt() comes behind it.
 static int begin_look(Message* message) {
+  if (message->handle == NULL) {
+    raise_own(GANTRY_INVALID_ARGUMENT, "this message: the look at it is over",
+              "copy what you keep, by bytes(message) or array.copy()");
+    return -1;
+  }
   if (message->is_sent_on) {
     raise_own(GANTRY_BUSY, "this message: it is being sent on",
               "look at it before, and let go of what you see");
@@ -229,6 +261,7 @@ static PyMethodDef message_methods[] = {{"segment", FASTCALL(message_segment), M
                                         {"reply", message_reply, METH_VARARGS, NULL},
                                         {"refuse", message_refuse, METH_VARARGS, NULL},
                                         {"wants_reply", message_wants_reply, METH_NOARGS, NULL},
+                                        {"end_look", message_end_look, METH_NOARGS, NULL},
                                         {0}};
 #define FIELD(name, type)                                                                    \
   {#name, type, (Py_ssize_t)(offsetof(Message, info) + offsetof(gantry_message_info, name)), \

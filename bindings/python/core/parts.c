@@ -35,6 +35,11 @@ static int add_message(gantry_part* part, Message* message) {
               "it travels on once: send bytes(message) to others before");
     return -1;
   }
+  if (message->looked_by != NULL || message->handle == NULL) {
+    raise_own(GANTRY_INVALID_ARGUMENT, "this message: one that look() shows cannot be sent on",
+              "receive() it, or send bytes(message)");
+    return -1;
+  }
   message->is_sent_on = 1;
   part->message = message->handle;
   return 0;

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -216,3 +217,29 @@ class Message:
     @staticmethod
     def _nothing() -> Any:
         return b""
+
+
+class LookedMessage(Message):
+    """A message during Consumer.look()."""
+
+    __slots__ = ("_views",)
+
+    def __init__(self, core: _core.Message, allow_pickles: bool) -> None:
+        super().__init__(core, allow_pickles)
+        self._views: list[memoryview] = []
+
+    @property
+    def data(self) -> memoryview:
+        return self.segment(0)
+
+    def segment(self, index: int) -> memoryview:
+        view = super().segment(index)
+        self._views.append(view)
+        return view
+
+    def end(self) -> bool:
+        """False: an array or a slice is kept."""
+        for view in self._views:
+            with suppress(BufferError):  # an array lies in it
+                view.release()
+        return self._core.end_look()

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from logging import getLogger
 from typing import Any, Generic, TypeVar
 
 from . import _core
 from .ends import AwaitedEnd, open_end
 from .errors import Closed, InvalidArgument, TimedOut
-from .message import Message
+from .message import LookedMessage, Message
 from .readiness import Readiness
 from .runtime import Runtime, shared
 
@@ -16,6 +17,7 @@ _PATIENCE = 2.0  # of a wait without a timeout, before it says what this process
 _SLOTS = 8  # of each sender at an inbox or a server, unless it was opened with another number
 WHEN_SLOW = ("block", "drop_newest", "disconnect", "drop_oldest")
 Received = TypeVar("Received", bound=Message)
+Result = TypeVar("Result")
 
 
 class ReceivingEnd(AwaitedEnd, Generic[Received]):
@@ -148,6 +150,30 @@ class Consumer(ReceivingEnd[Message]):
     """
 
     _received = Message
+
+    def look(self, function: Callable[[Message], Result], timeout: float | None = None) -> Result:
+        """Calls function(message) with the next message where it lies, without a copy, and returns
+        what the function returns. Waits as receive(). Then the message and its memoryviews are
+        invalid. The function must not keep an array or a slice: InvalidArgument says so, and the
+        look goes on until those are gone. Meanwhile, and within the function, calls of this end
+        that receive raise Busy; it may send, and close this end."""
+        try:
+            core = self._core.look(_PATIENCE if timeout is None else timeout)
+        except TimedOut as error:
+            self._keep_waiting(error, timeout)
+            core = self._core.look(None)
+        message = LookedMessage(core, self._pickles)
+        try:
+            result = function(message)
+        except BaseException:
+            message.end()  # unless the exception holds an array
+            raise
+        if not message.end():
+            raise InvalidArgument(
+                "the function that look() called: it has kept an array or a slice of the message",
+                "copy what you keep, by bytes(message) or array.copy(); or receive() the message",
+            )
+        return result
 
     def receive_into(self, buffer: Any, timeout: float | None = None) -> int:
         """Copies the next message into a writable buffer; returns its size. Waits as receive()."""

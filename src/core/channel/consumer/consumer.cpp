@@ -126,7 +126,7 @@ Result<void> Consumer::Impl::check_may_take() const {
   GANTRY_TRY(check_process());
   if (!is_looked_at_) return {};
   return core_.refuse(Code::busy, "a message is looked at: nothing else is taken meanwhile",
-                      "return from the function that look() called first");
+                      "end that look first: return from its function");
 }
 
 Result<Message> Consumer::Impl::receive(Deadline deadline, bool in_place) {
@@ -493,26 +493,27 @@ Result<Consumer> Consumer::open(std::string_view name, const ConsumerOptions& op
   });
 }
 
+Result<Message> Consumer::next(Deadline deadline, bool in_place) {
+  const auto is_there = [this] { return impl_->has_something(); };
+  while (far_side_ && !is_there() && far_side_->receive(deadline, is_there)) continue;
+  return impl_->receive(deadline, in_place);
+}
 Result<Message> Consumer::receive(Deadline deadline) {
-  return guarded_on(impl_, far_side_, "Consumer", [&] {
-    const auto is_there = [this] { return impl_->has_something(); };
-    while (far_side_ && !is_there() && far_side_->receive(deadline, is_there)) continue;
-    return impl_->receive(deadline);
-  });
+  return guarded_on(impl_, far_side_, "Consumer", [&] { return next(deadline, false); });
 }
 
-// What `call` throws is not ours: it is called outside of guarded_on(). It may destroy this handle.
-Result<void> Consumer::look_by(void (*call)(void*, const Message&), void* function,
-                               Deadline deadline) {
-  auto message = guarded_on(impl_, far_side_, "Consumer", [&] {
-    const auto is_there = [this] { return impl_->has_something(); };
-    while (far_side_ && !is_there() && far_side_->receive(deadline, is_there)) continue;
-    return impl_->receive(deadline, true);
-  });
-  if (!message) return tl::unexpected(std::move(message).error());
-  const Impl::Look look(*impl_, *message);
-  call(function, *message);
-  return {};
+// The consumer may be destroyed or moved while this is there.
+Consumer::Look::Look(Consumer& consumer, Deadline deadline)
+    : message_(guarded_on(consumer.impl_, consumer.far_side_, "Consumer",
+                          [&] { return consumer.next(deadline, true); })),
+      impl_(message_ ? consumer.impl_.get() : nullptr) {
+  if (impl_ != nullptr) impl_->is_looked_at_ = true;
+}
+Consumer::Look::~Look() {
+  if (impl_ == nullptr) return;
+  message_->release();
+  impl_->is_looked_at_ = false;
+  const std::shared_ptr<Impl> last = std::move(impl_->kept_by_look_);
 }
 
 Result<std::size_t> Consumer::receive_batch(std::span<Message> into, Deadline deadline) {

@@ -29,24 +29,6 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   /// Also fails within a look, with `busy`.
   [[nodiscard]] Result<void> check_may_take() const;
 
-  /// While one is there the user looks at a message; nothing else is taken, and the end stays.
-  class Look {
-   public:
-    Look(Impl& impl, Message& message) noexcept : impl_(impl), message_(message) {
-      impl_.is_looked_at_ = true;
-    }
-    ~Look() {
-      message_.release();
-      impl_.is_looked_at_ = false;
-      const std::shared_ptr<Impl> last = std::move(impl_.kept_by_look_);
-    }
-    Look(const Look&) = delete;
-    Look& operator=(const Look&) = delete;
-
-   private:
-    Impl& impl_;
-    Message& message_;
-  };
   /// The handle is gone: the end goes after the look, if there is one.
   static void drop(std::shared_ptr<Impl> impl) noexcept {
     Impl& self = *impl;
@@ -100,6 +82,7 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   void tell_credits(SenderStatus& sender) const noexcept;
 
  private:
+  friend class Consumer::Look;
   using Wanted = ReceiveQueue::Wanted;
 
   Impl() = default;
@@ -129,8 +112,9 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   JoinHandshake handshake_{core_, payloads_, waiter_};
   SpinTime spin_;
   std::uint64_t calls_ = 0;
-  std::shared_ptr<Impl> kept_by_look_;  // this
+  // While the user looks at a message nothing else is taken, and the end stays.
   bool is_looked_at_ = false;
+  std::shared_ptr<Impl> kept_by_look_;  // this
   Bytes last_bytes_ = 0;  // of the newest message: the best guess at what the next call costs
 };
 
