@@ -40,7 +40,12 @@ class BesidePlaces {
   void note(std::uint32_t place, std::uint64_t number) noexcept {
     GANTRY_DEBUG_ASSERT(number > numbers_[place]);  // B2
     numbers_[place] = number;
-    next_ = (place + 1) % kBesidePlaces;
+    next_ = place + 1 == kBesidePlaces ? 0 : place + 1;
+  }
+  [[nodiscard]] std::uint32_t next() const noexcept { return next_; }
+  /// True if free() names next(), unless that is kept.
+  [[nodiscard]] bool next_is_before(std::uint64_t needed) const noexcept {
+    return numbers_[next_] < needed;
   }
 
  private:

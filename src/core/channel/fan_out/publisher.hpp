@@ -102,6 +102,8 @@ class Publisher {
   [[nodiscard]] bool may_have_one(const ConsumerState& consumer) noexcept;
 
   [[nodiscard]] bool all_have_room() const noexcept {
+    if (const ConsumerState* const only = consumers_.only())
+      return only->unread() < consumers_.limits().slots;
     for (const auto& consumer : consumers_.consumers())
       if (consumer->unread() >= consumers_.limits().slots) return false;
     return true;
