@@ -11,12 +11,6 @@
 namespace gantry {
 namespace {
 
-unsigned free_index(const std::vector<std::unique_ptr<ConsumerState>>& consumers) noexcept {
-  std::uint64_t taken = 0;
-  for (const auto& consumer : consumers) taken |= consumer->bit();
-  return static_cast<unsigned>(std::countr_one(taken));
-}
-
 // A streamed message can be repeated only if its window holds all of it. Otherwise its sender,
 // which waits for the window, is told when nobody else has it either.
 void note_missed(const ConsumerState& consumer, SlotTable& slots) {
@@ -48,13 +42,21 @@ ConsumerSet::~ConsumerSet() {
   }));
   for (const auto& consumer : consumers_)
     for_each_bit(consumer->holds(), [&](std::size_t slot) { slots_[slot].abandon(); });
+  departed_.for_each_unshared([&](std::size_t slot, auto) { slots_[slot].abandon(); });
   departed_.abandon();
 }
 
 // ---- consumers come and go -------------------------------------------------------------------
 
 bool ConsumerSet::has_place() const noexcept {
-  return count() < limits_.consumers && consumers_.size() < kMaxConsumers;
+  return count() < limits_.consumers && free_index() < kMaxConsumers;
+}
+
+unsigned ConsumerSet::free_index() const noexcept {
+  std::uint64_t taken = 0;
+  for (const auto& consumer : consumers_) taken |= consumer->bit();
+  departed_.for_each_unshared([&](auto, std::uint64_t bit) { taken |= bit; });
+  return static_cast<unsigned>(std::countr_one(taken));
 }
 
 Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources, Region page) {
@@ -63,7 +65,7 @@ Result<unsigned> ConsumerSet::admit(std::unique_ptr<ConsumerResources> resources
     refuse(socket, Code::already_exists);
     return fail(Code::already_exists, "there is a consumer already");
   }
-  const unsigned index = free_index(consumers_);
+  const unsigned index = free_index();
   departed_.reserve(consumers_.size() + 1);
   slabs_.add(index, socket);
   if (auto told = slabs_.introduce(index, kept_.slabs()); !told) {
@@ -97,38 +99,39 @@ void ConsumerSet::left(unsigned id, Gone& gone) {
   consumers_.erase(found);
   slabs_.remove(consumer->index());
   find_only();
-  try {
-    let_go(consumer, gone);
-  } catch (const std::bad_alloc&) {  // it may look at a place, heap or not
-    if (consumer) departed_.keep(std::move(consumer), true);
-    throw;
+  const bool is_honest = consumer->refresh();
+  reclaim(*consumer);
+  note_missed(*consumer, slots_);
+  if (count() == 0) {
+    try {
+      keep_for_next(*consumer, is_honest);
+    } catch (const std::bad_alloc&) {  // what it holds goes back, heap or not
+      if (!lost_) lost_ = Error{Code::peer_gone, "it is gone", ""};
+    }
+  }
+  let_go_of_unread(*consumer, slots_);
+  if (consumer->resources().is_gone()) {
+    for_each_bit(consumer->holds(),
+                 [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
+    departed_.drop(std::move(consumer), gone);
+  } else {
+    depart(std::move(consumer), true, gone);
   }
   GANTRY_CHECK_INVARIANTS(*this);
 }
 
-void ConsumerSet::let_go(std::unique_ptr<ConsumerState>& consumer, Gone& gone) {
-  const bool honest = consumer->refresh();
-  reclaim(*consumer);
-  note_missed(*consumer, slots_);
-  if (count() == 0) {
-    if (honest) kept_.keep_unread(*consumer);
-    if (!lost_) lost_ = farewell_of(*consumer);
-  }
-  let_go_of_unread(*consumer, slots_);
-  if (!consumer->resources().is_gone()) return depart(std::move(consumer), true, gone);
-  for_each_bit(consumer->holds(), [&](std::size_t slot) { slots_.remove(slot, consumer->bit()); });
-  departed_.drop(std::move(consumer), gone);
+void ConsumerSet::keep_for_next(ConsumerState& consumer, bool is_honest) {
+  if (is_honest) kept_.keep_unread(consumer);
+  if (!lost_) lost_ = farewell_of(consumer);
 }
 
 // I3
-void ConsumerSet::depart(std::unique_ptr<ConsumerState> consumer, bool confirmed, Gone& gone) {
-  const std::uint64_t held = consumer->holds();
-  const std::uint64_t bit = consumer->bit();
-  if (held != 0 || !confirmed || consumer->looking() != 0)
-    departed_.add(std::move(consumer), slots_, confirmed);
+void ConsumerSet::depart(std::unique_ptr<ConsumerState> consumer, bool confirmed,
+                         Gone& gone) noexcept {
+  if (consumer->holds() != 0 || !confirmed || consumer->looking() != 0)
+    departed_.add(std::move(consumer), confirmed);
   else
     departed_.drop(std::move(consumer), gone);
-  for_each_bit(held, [&](std::size_t slot) { slots_.remove(slot, bit); });
   GANTRY_STEP(consumer_departed);
 }
 
@@ -148,7 +151,7 @@ void ConsumerSet::retire_the_cut() {
     std::unique_ptr<ConsumerState> consumer = std::move(consumers_[i]);
     consumers_.erase(consumers_.begin() + static_cast<std::ptrdiff_t>(i));
     slabs_.remove(consumer->index());
-    find_only();  // first: depart() may find no heap
+    find_only();
     note_missed(*consumer, slots_);
     depart(std::move(consumer), false, none);
   }
@@ -267,9 +270,11 @@ void ConsumerSet::check_invariants() const noexcept {
     any_cut |= consumer->is_cut;
     for_each_bit(consumer->holds(), [&](std::size_t slot) { who_needs[slot] |= bit; });
   }
+  departed_.for_each_unshared([&](std::size_t slot, std::uint64_t bit) {
+    GANTRY_ASSERT((places & bit) == 0);  // I6
+    who_needs[slot] |= bit;
+  });
   kept_.check_invariants();
-  // Without heap, a consumer that is let go may keep its slots: docs/known-defects.md. The check
-  // ends here.
   constexpr std::uint64_t kOthers = kSenderBit | kBacklogBit | kHistoryBit;
   for (std::size_t slot = 0; slot < kMaxSlots; ++slot)
     GANTRY_ASSERT((slots_[slot].consumers & ~kOthers) == who_needs[slot]);  // I1
@@ -287,19 +292,22 @@ void ConsumerSet::check_invariants() const noexcept {
 
 // ---- departed consumers ----------------------------------------------------------------------
 
-void DepartedConsumers::add(std::unique_ptr<ConsumerState> consumer, const SlotTable& slots,
-                            bool confirmed) {
-  keep(std::move(consumer), confirmed);  // first: what follows may find no heap
-  Departed& departed = all_.back();
-  for_each_bit(departed.consumer->holds(),
-               [&](std::size_t slot) { departed.memory.emplace_back(slot, slots[slot].share()); });
-}
-
-void DepartedConsumers::keep(std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept {
+void DepartedConsumers::add(std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept {
   ConsumerResources& resources = consumer->resources();
   resources.wake_sender.reset();  // it may still ring its own wake-up socket, for what it holds
   if (confirmed) resources.connection.reset();  // it sees that we know
   move_to(all_, std::move(consumer), confirmed);
+  Departed& departed = all_.back();
+  departed.unshared = departed.consumer->holds();
+  const auto share = [&](std::size_t slot) {
+    departed.memory.emplace_back(slot, slots_[slot].share());
+    departed.unshared &= ~(std::uint64_t{1} << slot);
+    slots_.remove(slot, departed.consumer->bit());
+  };
+  try {
+    for_each_bit(departed.unshared, share);
+  } catch (const std::bad_alloc&) {  // the rest stays its own until it gives that back
+  }
 }
 
 void DepartedConsumers::move_to(Gone& list, std::unique_ptr<ConsumerState> consumer,
@@ -318,13 +326,27 @@ void DepartedConsumers::confirm(unsigned id, Gone& gone) {
   // Impossible words are believed as far as they are possible.
   static_cast<void>(found->consumer->refresh());
   found->consumer->for_each_unread([&](const MessageRecord& record) {
-    returns_ += std::erase_if(found->memory, [&](const auto& held) {
-      return held.first == record.header.slot && held.second.number == record.header.number;
-    });
+    const auto is_it = [&](std::size_t slot, std::uint64_t number) {
+      return slot == record.header.slot && number == record.header.number;
+    };
+    returns_ += std::erase_if(
+        found->memory, [&](const auto& held) { return is_it(held.first, held.second.number); });
+    returns_ += give_back_unshared(*found, is_it);
   });
   found->confirmed = true;
   found->consumer->resources().connection.reset();
   static_cast<void>(sweep(gone));
+}
+
+template <class IsOver>
+std::size_t DepartedConsumers::give_back_unshared(Departed& departed, IsOver is_over) noexcept {
+  const std::uint64_t before = departed.unshared;
+  for_each_bit(before, [&](std::size_t slot) {
+    if (!is_over(slot, slots_[slot].number)) return;
+    departed.unshared &= ~(std::uint64_t{1} << slot);
+    slots_.remove(slot, departed.consumer->bit());
+  });
+  return static_cast<std::size_t>(std::popcount(before ^ departed.unshared));
 }
 
 bool DepartedConsumers::sweep(Gone& gone) {
@@ -333,13 +355,17 @@ bool DepartedConsumers::sweep(Gone& gone) {
   for (auto next = all_.begin(); next != all_.end();) {
     const auto at = next++;
     const bool over = at->consumer->resources().is_gone();
-    const auto released = std::erase_if(at->memory, [&](const auto& held) {
-      return over || at->consumer->has_released(held.first, held.second.number);
-    });
+    const auto is_over = [&](std::size_t slot, std::uint64_t number) {
+      return over || at->consumer->has_released(slot, number);
+    };
+    const auto released =
+        std::erase_if(at->memory,
+                      [&](const auto& held) { return is_over(held.first, held.second.number); }) +
+        give_back_unshared(*at, is_over);
     returns_ += released;
     at->consumer->note_given_back(released);
-    const bool is_done =
-        at->memory.empty() && at->confirmed && (over || at->consumer->looking() == 0);
+    const bool is_done = at->memory.empty() && at->unshared == 0 && at->confirmed &&
+                         (over || at->consumer->looking() == 0);
     // Otherwise its socket is watched until it confirms.
     if (is_done) gone.splice(gone.end(), all_, at);
   }

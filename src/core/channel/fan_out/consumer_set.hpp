@@ -18,7 +18,8 @@
 namespace gantry {
 
 /// What consumers that left, or were cut off, may still read. Their slots are lent again at once;
-/// the memory waits here. Used under the channel's lock.
+/// the memory waits here. A slot of whose memory no share could be made, for want of heap, stays
+/// theirs meanwhile, as does their bit. Used under the channel's lock.
 ///   G1  Nobody writes memory in here.
 ///   G2  A consumer that was cut off keeps all that it was given until it confirms, by hanging up,
 ///       that it takes no more. From then on it keeps what it had taken and not released.
@@ -29,6 +30,7 @@ class DepartedConsumers {
   struct Departed {
     std::unique_ptr<ConsumerState> consumer;
     std::vector<std::pair<std::size_t, Slot>> memory;
+    std::uint64_t unshared = 0;  // slots, as bits
     bool confirmed = false;
   };
 
@@ -36,9 +38,10 @@ class DepartedConsumers {
   /// Consumers that nobody needs any more. Destroying one unmaps memory and closes descriptors,
   /// which takes longer than all that is done under the channel's lock: do it without that lock.
   using Gone = std::list<Departed>;
-  /// Takes shares of what `consumer` holds of `slots`. The caller then removes it from the slots.
-  /// `confirmed`: it takes no more, and holds nothing that it has not taken.
-  void add(std::unique_ptr<ConsumerState> consumer, const SlotTable& slots, bool confirmed);
+  explicit DepartedConsumers(SlotTable& slots) noexcept : slots_(slots) {}
+  /// Takes shares of what `consumer` holds, and removes it from those slots. `confirmed`: it takes
+  /// no more, and holds nothing that it has not taken.
+  void add(std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept;
   /// The consumer with this id hung up or died. G2
   void confirm(unsigned id, Gone& gone);
   /// Drops what was released, and what nobody is left to read. Moves consumers without either to
@@ -51,8 +54,6 @@ class DepartedConsumers {
       return one.consumer->may_read(number, one.confirmed);
     });
   }
-  /// The same as add() without shares, when there was no heap: for its places alone.
-  void keep(std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept;
   /// A consumer that nothing holds: to `gone` at once.
   void drop(std::unique_ptr<ConsumerState> consumer, Gone& gone) noexcept {
     move_to(gone, std::move(consumer), true);
@@ -72,8 +73,15 @@ class DepartedConsumers {
   [[nodiscard]] bool is_empty() const noexcept { return all_.empty(); }
   /// True if memory may come back from them. One that only looks at a place brings none.
   [[nodiscard]] bool holds_memory() const noexcept {
-    return std::any_of(all_.begin(), all_.end(),
-                       [](const Departed& one) { return !one.memory.empty(); });
+    return std::any_of(all_.begin(), all_.end(), [](const Departed& one) {
+      return !one.memory.empty() || one.unshared != 0;
+    });
+  }
+  /// Visits the slots that are still theirs, and the bit of whose they are.
+  template <class Visit>
+  void for_each_unshared(Visit visit) const {
+    for (const Departed& one : all_)
+      for_each_bit(one.unshared, [&](std::size_t slot) { visit(slot, one.consumer->bit()); });
   }
   /// True if they may read a message that was passed on.
   [[nodiscard]] bool holds_forwards() const noexcept;
@@ -91,7 +99,12 @@ class DepartedConsumers {
 
  private:
   void move_to(Gone& list, std::unique_ptr<ConsumerState> consumer, bool confirmed) noexcept;
+  /// Gives back slots that are still its own and of which `is_over(slot, number)`. Returns how
+  /// many.
+  template <class IsOver>
+  [[nodiscard]] std::size_t give_back_unshared(Departed& departed, IsOver is_over) noexcept;
 
+  SlotTable& slots_;
   Gone all_;
   Gone spare_;  // empty
   std::uint64_t returns_ = 0;
@@ -103,7 +116,8 @@ void DepartedConsumers::describe(std::vector<DepartedStatus>& all, Age age) cons
     DepartedStatus& told = all.emplace_back();
     told.pid = one.consumer->resources().pid;
     told.who = decode_name(one.consumer->resources().page().who);
-    told.messages = static_cast<unsigned>(one.memory.size());
+    told.messages = static_cast<unsigned>(one.memory.size()) +
+                    static_cast<unsigned>(std::popcount(one.unshared));
     for (const auto& [slot, memory] : one.memory) {
       told.bytes += memory.bytes;
       told.age = std::max(told.age, age(memory.ticks));
@@ -151,7 +165,7 @@ class ConsumerSet {
   [[nodiscard]] Result<unsigned> admit(std::unique_ptr<ConsumerResources> resources, Region page);
   using Gone = DepartedConsumers::Gone;
   /// The consumer hung up, or its process died. If it was the last, what it had not taken waits for
-  /// the next.
+  /// the next; without heap, a part of that.
   void left(unsigned id, Gone& gone);
   /// The process of a consumer that hung up earlier died.
   void forget_departed(Gone& gone) {
@@ -228,8 +242,9 @@ class ConsumerSet {
   void find_only() noexcept;
   [[nodiscard]] std::string called(const ConsumerState& consumer) const;
   [[nodiscard]] Error farewell_of(const ConsumerState& consumer);
-  void let_go(std::unique_ptr<ConsumerState>& consumer, Gone& gone);
-  void depart(std::unique_ptr<ConsumerState> consumer, bool confirmed, Gone& gone);
+  [[nodiscard]] unsigned free_index() const noexcept;
+  void keep_for_next(ConsumerState& consumer, bool is_honest);
+  void depart(std::unique_ptr<ConsumerState> consumer, bool confirmed, Gone& gone) noexcept;
 
   mutable KeptMutex mutex_;
   SharedFd event_;  // of the sleeping sender
@@ -242,7 +257,7 @@ class ConsumerSet {
   ConsumerState* only_ = nullptr;  // I7
   bool takes_beside_ = false;      // I7
   bool any_cut_ = false;           // of consumers_
-  DepartedConsumers departed_;
+  DepartedConsumers departed_{slots_};
   unsigned last_id_ = 0;
   bool ended_ = false;
   bool anyone_came_ = false;
