@@ -172,7 +172,7 @@ Result<void> WorkQueue::Impl::open(std::shared_ptr<Engine> engine) {
   GANTRY_ASSIGN(stop_event_, make_event());
   ServerOptions served;
   served.channel = options_.channel;
-  served.channel.interrupt_descriptor = stop_event_.get();
+  served.channel.interrupt_descriptor = -1;  // no turn waits for a member
   served.replies = options_.replies;
   served.total = options_.total;
   served.clients = options_.members;

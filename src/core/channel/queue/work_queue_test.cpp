@@ -327,6 +327,36 @@ TEST_F(WorkQueues, AMemberThatHoldsTooMuchIsToldSo) {
   EXPECT_TRUE(same(member.get(soon())->bytes(), pattern(100, 2)));
 }
 
+// finish() has the dispatcher's event rung in most turns that threads of this process have.
+TEST_F(WorkQueues, TurnsThatAreRungTryNoItemOfAMemberThatHoldsTooMuch) {
+  constexpr std::uint64_t kItems = 20;
+  WorkQueueOptions options;
+  options.replies.slots = 1;
+  options.most_tries = 1;
+  WorkQueue queue = open(options);
+  WorkMember member = join(Acknowledge::by_hand);
+  for (std::uint64_t i = 0; i < kItems; ++i) ASSERT_TRUE(member.put(pattern(5000, i), soon()));
+  auto item = member.get(soon());
+  ASSERT_TRUE(item) << to_string(item.error());
+  queue.finish();
+  std::atomic<bool> is_over = false;
+  std::thread turns([&] {
+    while (!is_over) EXPECT_FALSE(queue.take_here());
+  });
+  for (int i = 0; i < 200 / kTestStride; ++i) EXPECT_EQ(get_code(member, soon()), Code::busy);
+  for (std::uint64_t number = 1; number <= kItems && item; ++number) {
+    EXPECT_EQ(item->number(), number);
+    EXPECT_TRUE(item->done());
+    *item = {};
+    item = member.get(soon());
+  }
+  EXPECT_EQ(item.error().code, Code::closed) << to_string(item.error());
+  is_over = true;
+  turns.join();
+  EXPECT_EQ(queue.report().dropped, 0u);
+  EXPECT_EQ(queue.report().acknowledged, kItems);
+}
+
 TEST_F(WorkQueues, ItsDescriptorTellsOfAnItem) {
   WorkQueue queue = open();
   WorkMember putting = join(), working = join();

@@ -344,6 +344,30 @@ TEST_F(Calls, AClientWithoutRoomForItsRepliesIsHungUpOn) {
   EXPECT_EQ(outcome(many[3]), Code::peer_gone);
 }
 
+// Its refusal ends for another reason than its deadline.
+TEST_F(Calls, AClientWithoutRoomIsHungUpOnByAServerThatIsInterrupted) {
+  channel_.slots = 2;
+  const Fd interrupt = *make_event();
+  ServerOptions options = server_options(channel_);
+  options.channel.interrupt_descriptor = interrupt.get();
+  Server server = *Server::open("service", options, std::make_shared<test::PlainEngine>());
+  Client client = connect();
+  std::vector<PendingReply> pending;
+  pending.push_back(*client.call_async(pattern(8, 1)));
+  ASSERT_TRUE(server.next(soon())->reply(pattern(8, 1)));
+  ASSERT_TRUE(pending.back().wait(soon()));
+  pending.clear();
+  std::vector<Request> requests;
+  for (int i = 0; i < 4; ++i) {
+    pending.push_back(*client.call_async(pattern(8, 1), {.deadline = soon()}));
+    requests.push_back(*server.next(soon()));
+  }
+  ring(interrupt.get());
+  requests.clear();
+  EXPECT_EQ(outcome(pending[0]), Code::aborted);
+  EXPECT_EQ(outcome(pending[3]), Code::peer_gone);
+}
+
 // ---- while the way back is being made ------------------------------------------------------
 
 /// Keeps an acceptor's thread from everything else until it is let go.

@@ -293,7 +293,7 @@ Request::Impl::~Impl() {
   if (!client_->check_process()) return;  // a fork's copy
   if (!answered_ && !is_unwanted() && !has_expired()) {
     const auto told = guarded([&] { return refuse(why_dropped()); });
-    if (!told && told.error().code == Code::timed_out)
+    if (!told && told.error().code != Code::peer_gone)
       client_->with_replies([](Producer::Impl& replies) { replies.shut_down(); });
   }
   client_->end(correlation());
