@@ -342,7 +342,7 @@ class GANTRY_API WorkQueue {
   /// Puts a copy of a small item. False: this one must be put by a member (it is larger than
   /// WorkMember::kMostBatchedItem, the queue has WorkQueueOptions::most_items, or holds
   /// most_copied). Items of put_here() and of a member of this process have no order among each
-  /// other. Errors: `peer_gone`.
+  /// other. Errors: `invalid_argument` (it cannot be read), `peer_gone`.
   [[nodiscard]] Result<bool> put_here(ConstByteSpan payload);
   /// Returns the next item, acknowledged, if a small one is next and no worker waits. Errors:
   /// `timed_out` (get() of a member finds out what there is), `peer_gone`.

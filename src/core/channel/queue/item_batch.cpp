@@ -3,14 +3,24 @@
 #include <cstring>
 #include <span>
 
+#include "core/engine/fault_guard.hpp"
+
 namespace gantry {
+
+bool append_guarded(std::vector<std::byte>& to, ConstByteSpan bytes) {
+  const std::size_t before = to.size();
+  to.resize(before + bytes.size());
+  static_cast<void>(install_fault_guard());  // perhaps no engine has been used yet
+  if (bytes.empty() || copy_guarded(to.data() + before, bytes.data(), bytes.size())) return true;
+  to.resize(before);
+  return false;
+}
 
 bool ItemBatch::add(const BatchItem& item) {
   const std::size_t size = item.bytes.size();
   if (size > WorkMember::kMostBatchedItem || table_.size() >= WorkMember::kMostBatched ||
-      size > WorkMember::kMostBatchBytes - bytes_.size())
+      size > WorkMember::kMostBatchBytes - bytes_.size() || !append_guarded(bytes_, item.bytes))
     return false;
-  bytes_.insert(bytes_.end(), item.bytes.begin(), item.bytes.end());
   table_.push_back({item.number, item.tries, static_cast<std::uint32_t>(size)});
   return true;
 }

@@ -14,11 +14,14 @@ struct BatchItem {
   ConstByteSpan bytes;
 };
 
+/// Appends a copy. False: the bytes cannot be read.
+[[nodiscard]] bool append_guarded(std::vector<std::byte>& to, ConstByteSpan bytes);
+
 /// The two segments of a batch: the bytes of its items without gaps, and a table with an entry of
 /// 16 bytes for each item.
 class ItemBatch {
  public:
-  /// False: the item is too large for a batch, or this one is full.
+  /// False: the item is too large for a batch, or cannot be read, or this one is full.
   bool add(const BatchItem& item);
   [[nodiscard]] std::size_t size() const noexcept { return table_.size(); }
   /// The draft's bytes are this batch's.

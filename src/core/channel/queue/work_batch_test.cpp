@@ -1,4 +1,5 @@
 #include <gmock/gmock.h>
+#include <sys/mman.h>
 
 #include <algorithm>
 #include <atomic>
@@ -255,6 +256,30 @@ TEST_F(Batches, SayHowManyWerePut) {
   auto put = putter.put_many(items, soon());
   while (put) put = putter.put_many(items, soon());  // what it has not heard of yet
   EXPECT_EQ(put.error().code, Code::peer_gone);
+}
+
+// As put() refuses it; what is before it in the list was put.
+TEST_F(Batches, AnItemThatCannotBeReadIsRefused) {
+  WorkQueue queue = open();
+  void* const closed = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(closed, MAP_FAILED);
+  const auto good = pattern(100, 1);
+  const std::array<ConstByteSpan, 2> all_bad{ConstByteSpan(static_cast<std::byte*>(closed), 100),
+                                             ConstByteSpan(static_cast<std::byte*>(nullptr), 10)};
+  for (const ConstByteSpan bad : all_bad)
+    EXPECT_EQ(queue.put_here(bad).error().code, Code::invalid_argument);
+  EXPECT_TRUE(queue.put_here(good).value());
+  EXPECT_TRUE(queue.take_here());
+  WorkMember member = join();
+  for (const ConstByteSpan bad : all_bad) {
+    EXPECT_EQ(member.put_many(std::array<ConstByteSpan, 4>{good, good, bad, good}, soon()).value(),
+              2U);
+    EXPECT_EQ(member.put_many(std::array<ConstByteSpan, 2>{bad, good}, soon()).error().code,
+              Code::invalid_argument);
+    for (int i = 0; i < 2; ++i) EXPECT_TRUE(same(member.get(soon())->bytes(), good));
+  }
+  EXPECT_EQ(get_code(member), Code::timed_out);
+  ::munmap(closed, 8192);
 }
 
 // ---- items of the queue's own process

@@ -49,10 +49,9 @@ std::size_t most_of(const Request& asking) {
 
 Result<void> reply_with(Request& asking, const std::vector<WorkLedger::Item>& items) {
   ItemBatch batch;
-  for (const WorkLedger::Item& item : items) {
-    const bool is_added = batch.add({item.number, item.tries, *item.payload->small_bytes()});
-    GANTRY_ASSERT(is_added);
-  }
+  for (const WorkLedger::Item& item : items)
+    if (!batch.add({item.number, item.tries, *item.payload->small_bytes()}))
+      return fail(Code::invalid_argument, "an item that cannot be read");
   return asking.reply(batch.draft(), {.type = static_cast<std::uint32_t>(PostForm::batch)});
 }
 

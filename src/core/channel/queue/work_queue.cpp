@@ -424,7 +424,11 @@ Result<bool> WorkQueue::Impl::put_here(ConstByteSpan payload) {
   if (payload.size() > WorkMember::kMostBatchedItem || options_.most_items != 0) return false;
   auto copy = std::make_shared<std::vector<std::byte>>();
   copy->reserve(payload.size() + 1);  // an empty item has an address
-  copy->assign(payload.begin(), payload.end());
+  if (!append_guarded(*copy, payload))
+    return fail(
+        Code::invalid_argument,
+        fmt::format("queue '{}': an item of {} bytes that cannot be read", name_, payload.size()),
+        "pass the address of its bytes, or an empty item");
   const ConstByteSpan bytes(copy->data(), copy->size());
   auto item = std::make_shared<WorkPayload>(std::move(copy), bytes, true);
   return in_turn([&]() -> Result<bool> {
