@@ -88,8 +88,15 @@ Result<std::vector<gantry::ConstByteSpan>> items_of(const gantry_part* items, st
   std::vector<gantry::ConstByteSpan> found;
   if (count != 0) GANTRY_C_TRY(c::check_pointer(items, "items"));
   found.reserve(count);
+  const auto* next = reinterpret_cast<const unsigned char*>(items);
   for (std::size_t i = 0; i < count; ++i) {
-    GANTRY_C_ASSIGN(const auto part, c::read_struct(&items[i], "gantry_part"));
+    const auto* const item = reinterpret_cast<const gantry_part*>(next);
+    GANTRY_C_ASSIGN(const std::size_t size, c::size_of(item, "gantry_part"));
+    if (size != items->size)
+      return c::fail(Code::invalid_argument,
+                     "item " + std::to_string(i) + ": its size is not that of item 0");
+    GANTRY_C_ASSIGN(const auto part, c::read_struct(item, "gantry_part"));
+    next += size;
     if (part.block != nullptr || part.message != nullptr || part.tensor != nullptr)
       return c::fail(Code::invalid_argument,
                      "item " + std::to_string(i) + " has a block, a message or a tensor",

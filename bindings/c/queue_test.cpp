@@ -113,6 +113,31 @@ TEST_F(Queues, SeveralItemsGoInOneCall) {
   EXPECT_OK(gantry_queue_wait(queue_.get(), kPatienceNs));
 }
 
+TEST_F(Queues, ItemsOfANewerCallerHaveTheirOwnStride) {
+  struct Newer {
+    gantry_part known;
+    std::uint64_t later;
+  };
+  const auto putting = putter();
+  const auto getting = getter(GANTRY_ACKNOWLEDGE_ON_GET);
+  std::vector<std::vector<unsigned char>> kept;
+  std::array<Newer, 3> items{};
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    items[i].known = part_of(kept.emplace_back(bytes_of(i, 50)));
+    items[i].known.size = sizeof(Newer);
+  }
+  std::size_t put = 0;
+  ASSERT_OK(gantry_queue_put_many(putting.get(), &items[0].known, 3, kPatienceNs, &put));
+  EXPECT_EQ(put, 3U);
+  for (std::size_t i = 0; i < items.size(); ++i) {
+    const auto item = receive(getting);
+    expect_bytes(item.get(), 50, i);
+  }
+  items[1].known.size = sizeof(gantry_part);
+  EXPECT_REFUSED(gantry_queue_put_many(putting.get(), &items[0].known, 3, 0, &put),
+                 GANTRY_INVALID_ARGUMENT, "item 1: its size is not that of item 0", "");
+}
+
 TEST_F(Queues, WhatIsNotDoneGoesToAnotherEnd) {
   const auto putting = putter();
   put(putting, bytes_of(1, 500));
