@@ -14,13 +14,15 @@ namespace gantry {
 
 /// The member's connection to the queue. Items send notes by it, from any thread: a note that
 /// cannot be sent at once is sent by the thread that uses the connection.
+///   I1  A note stays in the list until it was sent, so none is lost for want of heap.
+///   I2  While the member has asked for items, the list has room for giving up the answer.
 class GANTRY_LOCAL WorkItem::Acknowledger {
  public:
   explicit Acknowledger(std::shared_ptr<ClientLink> link) : link_(std::move(link)) {}
 
   [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
 
-  /// Errors: `peer_gone`.
+  /// Errors: `peer_gone`. Where there is no heap, nothing is told.
   Result<void> tell(ToQueue what, std::uint64_t number) {
     if (!is_ours()) return belongs_to_parent("this item");
     {
@@ -28,12 +30,27 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
       if (is_over_)
         return fail(Code::peer_gone, "the item's member, or its queue, has gone",
                     "keep the member until its items are done");
+      make_room(2);  // I2
       list_.push_back({what, number});
     }
     tell_all();
     const std::lock_guard lock(list_mutex_);
     if (is_over_) return fail(Code::peer_gone, "the queue has gone");
     return {};
+  }
+
+  void reserve() {
+    const std::lock_guard lock(list_mutex_);
+    make_room(1);  // I2
+  }
+  /// Of an answer that the user did not get. Needs no heap.
+  void give_up(RequestName request) noexcept {
+    {
+      const std::lock_guard lock(list_mutex_);
+      GANTRY_ASSERT(list_.capacity() > list_.size());  // I2
+      list_.push_back({ToQueue::gave_up, request.word()});
+    }
+    tell_all();
   }
 
   /// Sends something else, with the connection to itself. Called by the member.
@@ -66,7 +83,10 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
     std::uint64_t number;
   };
 
-  void tell_all() {
+  void make_room(std::size_t notes) {
+    if (list_.capacity() - list_.size() < notes) list_.reserve(2 * list_.size() + 4);
+  }
+  void tell_all() noexcept {
     while (has_something()) {
       const std::unique_lock lock(sending_mutex_, std::try_to_lock);
       if (!lock || link_ == nullptr || !tell_once()) return;
@@ -77,23 +97,24 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
     return !list_.empty() && !is_over_;
   }
   // False: there is no room, or nobody.
-  bool tell_once() {
-    std::vector<Told> list;
-    {
-      const std::lock_guard lock(list_mutex_);
-      list.swap(list_);
-    }
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      const auto sent =
-          link_->requests().send_uncounted({.deadline = Deadline::after(kPatience),
-                                            .type = static_cast<std::uint32_t>(list[i].what),
-                                            .user = static_cast<std::uint64_t>(RpcKind::note),
-                                            .correlation = list[i].number});
-      if (sent) continue;
-      const std::lock_guard lock(list_mutex_);
-      if (sent.error().code == Code::timed_out || sent.error().code == Code::interrupted)
-        list_.insert(list_.begin(), list.begin() + static_cast<std::ptrdiff_t>(i), list.end());
-      else
+  bool tell_once() noexcept {
+    std::unique_lock list_lock(list_mutex_);
+    while (!list_.empty()) {
+      const Told next = list_.front();
+      list_lock.unlock();
+      const auto sent = guarded([&] {
+        return link_->requests().send_uncounted({.deadline = Deadline::after(kPatience),
+                                                 .type = static_cast<std::uint32_t>(next.what),
+                                                 .user = static_cast<std::uint64_t>(RpcKind::note),
+                                                 .correlation = next.number});
+      });
+      list_lock.lock();
+      if (sent) {
+        list_.erase(list_.begin());
+        continue;
+      }
+      const Code why = sent.error().code;
+      if (why != Code::timed_out && why != Code::interrupted && why != Code::out_of_memory)
         is_over_ = true;
       return false;
     }

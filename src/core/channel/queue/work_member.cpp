@@ -70,6 +70,7 @@ class GANTRY_LOCAL WorkMember::Impl {
   Result<Message> leave(Asked& asked, Deadline deadline);
   Result<void> post(Draft draft, PostForm form, Deadline deadline);
   Result<std::size_t> put_some(std::span<const ConstByteSpan> items, Deadline deadline);
+  Result<std::vector<WorkItem>> open_or_give_up(Message message);
   Result<std::vector<WorkItem>> open_items(Message message);
   Result<std::vector<WorkItem>> open_batch(const Message& message);
   Result<WorkItem> open_item(Message message);
@@ -119,7 +120,7 @@ Result<std::size_t> WorkMember::Impl::put_many(std::span<const ConstByteSpan> it
   if (!is_ours()) return belongs_to_parent("this member");
   std::size_t done = 0;
   while (done < items.size()) {
-    const auto put = put_some(items.subspan(done), deadline);
+    const auto put = guarded([&] { return put_some(items.subspan(done), deadline); });
     if (!put && done == 0) return put;
     if (!put) break;  // the next call says why
     GANTRY_STEP(queue_batch_put);
@@ -147,6 +148,7 @@ Error WorkMember::Impl::told(Error error) const {
 
 Result<void> WorkMember::Impl::begin(Asked& asked, Deadline deadline) {
   GANTRY_TRY(join(deadline));
+  acknowledger_->reserve();
   asked.most = asked.question == WorkQuestion::item ? most_ : 1;
   GANTRY_ASSIGN(asked.call, acknowledger_->use([&](ClientLink& link) {
     return link.begin({.type = static_cast<std::uint32_t>(asked.question), .room = deadline},
@@ -212,13 +214,13 @@ Result<std::vector<WorkItem>> WorkMember::Impl::get(std::size_t most, Deadline d
     item_.gave_up = true;
   }
   GANTRY_ASSIGN(Message reply, await(item_, deadline));
-  return open_items(std::move(reply));
+  return open_or_give_up(std::move(reply));
 }
 
 Result<std::vector<WorkItem>> WorkMember::Impl::withdraw(std::size_t most, Deadline deadline) {
   if (item_.most > most) deadline = Deadline::now();  // the queue takes back what came
   GANTRY_ASSIGN(Message reply, leave(item_, deadline));
-  return open_items(std::move(reply));
+  return open_or_give_up(std::move(reply));
 }
 
 Result<void> WorkMember::Impl::reserve(Deadline deadline) {
@@ -240,6 +242,15 @@ Result<Message> WorkMember::Impl::ask(WorkQuestion question, Deadline deadline) 
   const bool is_old = question == WorkQuestion::report && other_.call;
   auto reply = await(other_, deadline);
   return reply && is_old ? await(other_, deadline) : std::move(reply);
+}
+
+// The queue takes back what its answer gave if that is not the user's, for want of heap or since
+// it makes no sense.
+Result<std::vector<WorkItem>> WorkMember::Impl::open_or_give_up(Message message) {
+  const RequestName name{WorkQuestion::item, message.info().correlation};
+  auto items = guarded([&] { return open_items(std::move(message)); });
+  if (!items) acknowledger_->give_up(name);
+  return items;
 }
 
 Result<std::vector<WorkItem>> WorkMember::Impl::open_items(Message message) {
@@ -297,11 +308,11 @@ Result<WorkItem> WorkMember::Impl::open_item(Message message) {
   item.number_ = header.number;
   item.tries_ = static_cast<unsigned>(std::max<std::uint64_t>(header.tries, 1));
   const bool by_hand = options_.acknowledge == Acknowledge::by_hand;
-  if (by_hand) item.acknowledger_ = acknowledger_;
   if (by_hand && item_.most > 1)
     static_cast<void>(acknowledger_->tell(ToQueue::batch_seen, item.message().info().correlation));
   else if (!by_hand)
     static_cast<void>(acknowledger_->tell(ToQueue::acknowledged, item.number_));
+  if (by_hand) item.acknowledger_ = acknowledger_;  // last: it would tell what is not the user's
   return item;
 }
 

@@ -13,7 +13,8 @@
 namespace gantry {
 
 // Each call ends in one way:
-//   I1  A correlation is in `calls_` until somebody took its outcome, or nobody wants it.
+//   I1  A correlation is in `calls_` from before its request is sent until somebody took its
+//       outcome, or nobody wants it.
 //   I2  Once `lost_` is set nothing more comes, and every call without an outcome has that one.
 //   I3  With an event descriptor, any caller takes all replies that are there. It rings `settled_`
 //       for the calls that it took them for, and `settled_` stays rung until those have asked,
@@ -110,17 +111,19 @@ Result<std::uint64_t> ClientLink::begin(const CallOptions& options, Send send) {
       options.room.left() < options.deadline.left() ? options.room : options.deadline;
   sending.type = options.type;
   sending.user = static_cast<std::uint64_t>(RpcKind::request);
-  sending.correlation = ++last_;
+  const auto [call, is_new] = calls_.emplace(++last_, Call{options.deadline, {}, false});
+  GANTRY_ASSERT(is_new);    // I1
+  GANTRY_STEP(call_noted);  // first: what is sent is answered
+  sending.correlation = last_;
   sending.as = wish_of(options_);
   if (!options.deadline.is_never())
     sending.deadline_ns =
         monotonic_ns() + static_cast<std::uint64_t>(options.deadline.left().count());
-  if (Result<void> sent = send(sending); !sent)
+  if (Result<void> sent = guarded([&] { return send(sending); }); !sent) {
+    calls_.erase(call);
     return tl::unexpected(not_sent(std::move(sent).error()));
+  }
   GANTRY_STEP(call_sent);
-  const bool is_new = calls_.emplace(last_, Call{options.deadline, {}, false}).second;
-  GANTRY_ASSERT(is_new);  // I1
-  GANTRY_STEP(call_noted);
   return last_;
 }
 
