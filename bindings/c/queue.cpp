@@ -305,11 +305,13 @@ gantry_code gantry_queue_put_here(gantry_queue* queue, const void* data, std::si
   });
 }
 
-gantry_code gantry_queue_take_here(gantry_queue* queue, gantry_message** message) {
+gantry_code gantry_queue_take_here(gantry_queue* queue, std::int64_t timeout_ns,
+                                   int interrupt_descriptor, gantry_message** message) {
   return c::guarded([&]() -> Result<void> {
     GANTRY_C_TRY(c::clear(message, "message"));
     GANTRY_C_TRY(c::check_pointer(queue, "queue"));
-    GANTRY_C_ASSIGN(gantry::WorkItem item, queue->queue.take_here());
+    GANTRY_C_ASSIGN(const auto deadline, c::deadline_of(timeout_ns));
+    GANTRY_C_ASSIGN(gantry::WorkItem item, queue->queue.take_here(deadline, interrupt_descriptor));
     c::hand_out_item(message, std::move(item));
     return {};
   });

@@ -337,16 +337,18 @@ class GANTRY_API WorkQueue {
   [[nodiscard]] Result<void> wait_until_done(Deadline deadline = Deadline::never());
   [[nodiscard]] WorkQueueReport report() const;  ///< Any thread.
 
-  // For the process of the queue, without a member and without a message. Any thread. They wait
-  // only while the queue's thread is in the midst of its work.
+  // For the process of the queue, without a member and without a message. Any thread.
   /// Puts a copy of a small item. False: this one must be put by a member (it is larger than
   /// WorkMember::kMostBatchedItem, the queue has WorkQueueOptions::most_items, or holds
   /// most_copied). Items of put_here() and of a member of this process have no order among each
   /// other. Errors: `invalid_argument` (it cannot be read), `peer_gone`.
   [[nodiscard]] Result<bool> put_here(ConstByteSpan payload);
-  /// Returns the next item, acknowledged, if a small one is next and no worker waits. Errors:
-  /// `timed_out` (get() of a member finds out what there is), `peer_gone`.
-  [[nodiscard]] Result<WorkItem> take_here();
+  /// Returns the next item, acknowledged, if a small one is next and no worker waits. If there is
+  /// none, waits for it until `deadline`, before workers that come later. One thread waits so at a
+  /// time. A readable `interrupt_descriptor` (-1: none) ends the wait. Errors: `timed_out` (also
+  /// before the deadline: get() of a member finds out what there is), `interrupted`, `peer_gone`.
+  [[nodiscard]] Result<WorkItem> take_here(Deadline deadline = Deadline::now(),
+                                           int interrupt_descriptor = -1);
 
   class Impl;
 

@@ -43,9 +43,12 @@ GANTRY_C_API gantry_code gantry_queue_withdraw_many(gantry_consumer* consumer, s
 /// ends. Any thread.
 GANTRY_C_API gantry_code gantry_queue_put_here(gantry_queue* queue, const void* data, size_t bytes,
                                                int* put);
-/// The next item, acknowledged, if a small one is next and no end waits; never waits for one.
-/// GANTRY_TIMED_OUT: gantry_receive() of a getting end finds out what there is. Any thread.
-GANTRY_C_API gantry_code gantry_queue_take_here(gantry_queue* queue, gantry_message** message);
+/// The next item, acknowledged, if a small one is next and no end waits. Waits for one up to
+/// `timeout_ns`, one thread at a time, until `interrupt_descriptor` (-1: none) is readable.
+/// GANTRY_TIMED_OUT, also before that time: gantry_receive() of a getting end finds out what there
+/// is. Any thread.
+GANTRY_C_API gantry_code gantry_queue_take_here(gantry_queue* queue, int64_t timeout_ns,
+                                                int interrupt_descriptor, gantry_message** message);
 
 enum {
   /// Fills in the report; it includes everything that this process put before.

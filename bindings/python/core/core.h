@@ -85,6 +85,7 @@ PyObject* end_open(End* end, PyObject* arguments, struct Opening* it, const stru
 PyObject* end_new(PyTypeObject* type, PyObject* arguments, PyObject* words);
 void end_dealloc(PyObject* self);
 PyObject* end_close_now(PyObject* self, PyObject* unused);  // frees the handle
+PyObject* end_leave(PyObject* self, PyObject* unused);
 PyObject* end_is_open(PyObject* self, void* unused);
 /// Frees a call of the end, now or as soon as nobody uses the end.
 void end_doom(End* end, void* call);

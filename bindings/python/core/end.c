@@ -277,11 +277,8 @@ static void free_in_flight(End* end) {
   in_flight_free(first);
 }
 
-/// Ends the waits of other threads, if there are any, and closes.
-PyObject* end_close_now(PyObject* self, PyObject* unused) {
-  (void)unused;
-  End* const end = (End*)self;
-  if (end->closing || end->generation != fork_generation) Py_RETURN_NONE;
+/// Ends the waits of other threads, if there are any, and takes the lock.
+static void end_waits(End* end) {
   end->closing = 1;
   while (!PyThread_acquire_lock(end->lock, NOWAIT_LOCK)) {
     const ssize_t written = write(end->interrupt[1], "", 1);
@@ -291,6 +288,23 @@ PyObject* end_close_now(PyObject* self, PyObject* unused) {
     PyEval_RestoreThread(state);
     if (got == PY_LOCK_ACQUIRED) break;
   }
+}
+
+/// From here on it is not waited for; what it has stays open.
+PyObject* end_leave(PyObject* self, PyObject* unused) {
+  (void)unused;
+  End* const end = (End*)self;
+  if (end->closing || end->generation != fork_generation) Py_RETURN_NONE;
+  end_waits(end);
+  PyThread_release_lock(end->lock);
+  Py_RETURN_NONE;
+}
+
+PyObject* end_close_now(PyObject* self, PyObject* unused) {
+  (void)unused;
+  End* const end = (End*)self;
+  if (end->generation != fork_generation || (end->closing && end->handle == NULL)) Py_RETURN_NONE;
+  end_waits(end);
   free_handle(end);
   PyThread_release_lock(end->lock);
   free_in_flight(end);  // what runs then may use the end

@@ -2,9 +2,7 @@
 
 #include "core.h"
 
-typedef struct Queue {
-  PyObject_HEAD gantry_queue* handle;  // NULL: closed
-} Queue;
+typedef End Queue;  // its waits are those of take_here()
 
 static gantry_queue* open_queue(PyObject* arguments) {
   PyObject *runtime, *given;
@@ -29,22 +27,12 @@ static PyObject* queue_make(PyTypeObject* type, PyObject* arguments, PyObject* w
   (void)words;
   gantry_queue* const handle = open_queue(arguments);
   if (handle == NULL) return NULL;
-  Queue* const queue = (Queue*)PyType_GenericAlloc(type, 0);
+  Queue* const queue = (Queue*)end_new(type, NULL, NULL);
   if (queue == NULL)
     gantry_free(handle);
   else
     queue->handle = handle;
   return (PyObject*)queue;
-}
-
-/// Ends the queue: its ends hear that it is gone. In a child of fork() it does nothing.
-static PyObject* queue_close(PyObject* self, PyObject* unused) {
-  (void)unused;
-  Queue* const queue = (Queue*)self;
-  gantry_queue* const handle = queue->handle;
-  queue->handle = NULL;
-  free_apart(handle);
-  Py_RETURN_NONE;
 }
 
 /// NULL. Gives the exception the number of items that were put, as `put`.
@@ -73,29 +61,31 @@ static PyObject* queue_put_here(PyObject* self, PyObject* item) {
   return PyErr_CheckSignals() != 0 ? say_put((size_t)put) : PyBool_FromLong(put);
 }
 
-/// take_here(): the next item, or None if an end has to look for it.
-static PyObject* queue_take_here(PyObject* self, PyObject* unused) {
-  (void)unused;
-  gantry_queue* const handle = ((Queue*)self)->handle;
+static gantry_code take_here_step(void* handle, void* arguments, int64_t timeout_ns) {
+  const End* const end = ((void**)arguments)[0];
+  return gantry_queue_take_here(handle, timeout_ns, end->interrupt[0], ((void**)arguments)[1]);
+}
+
+/// take_here(timeout): the next item, or None if none came or an end has to look for it.
+static PyObject* queue_take_here(PyObject* self, PyObject* seconds) {
+  End* const end = (End*)self;
   gantry_message* message = NULL;
-  if (handle == NULL) Py_RETURN_NONE;
-  const gantry_code code = gantry_queue_take_here(handle, &message);
+  void* arguments[] = {end, &message};
+  const int64_t timeout_ns = timeout_of(seconds);
+  if (timeout_ns == -2) return NULL;
+  const gantry_code code = end_run(end, take_here_step, arguments, timeout_ns, kQuick);
   if (code == GANTRY_OK) return message_new(message, NULL);
   if (code == GANTRY_TIMED_OUT) Py_RETURN_NONE;
   return raise_code(code);
 }
 
-static void queue_dealloc(PyObject* self) {
-  free_apart(((Queue*)self)->handle);
-  dealloc_object(self);
-}
-
-static PyMethodDef queue_methods[] = {{"close", queue_close, METH_NOARGS, NULL},
+static PyMethodDef queue_methods[] = {{"close", end_close_now, METH_NOARGS, NULL},
+                                      {"leave", end_leave, METH_NOARGS, NULL},
                                       {"put_here", queue_put_here, METH_O, NULL},
-                                      {"take_here", queue_take_here, METH_NOARGS, NULL},
+                                      {"take_here", queue_take_here, METH_O, NULL},
                                       {0}};
 static PyType_Slot queue_slots[] = {{Py_tp_new, queue_make},
-                                    {Py_tp_dealloc, queue_dealloc},
+                                    {Py_tp_dealloc, end_dealloc},
                                     {Py_tp_methods, queue_methods},
                                     {0, NULL}};
 PyType_Spec queue_spec = {"gantry._core.Queue", sizeof(Queue), 0, Py_TPFLAGS_DEFAULT, queue_slots};

@@ -326,7 +326,10 @@ class Queue:
         if self._kept:
             return self.get_many(1, block, timeout)[0]
         seconds = _seconds(timeout) if block else 0
-        core = self._take_here() or self._take(seconds)
+        deadline = None if seconds is None else time.monotonic() + seconds
+        core = self._take_here(seconds)
+        if core is None:
+            core = self._take(None if deadline is None else max(deadline - time.monotonic(), 0))
         if core is None:
             raise self._empty()
         if not self._redeliver:
@@ -392,13 +395,14 @@ class Queue:
             self._taken(timeout, lambda end, left: end.get_many(most, left, self._kept))
         )
 
-    def _take_here(self) -> _core.Message | None:
-        """What waits, without a message, in the process that made it."""
+    def _take_here(self, timeout: float | None) -> _core.Message | None:
+        """What waits or comes, without a message, in the process that made it. None: maybe an end
+        gets something."""
         if self._here is None or self._redeliver or self._closed:
             return None
         try:
-            return self._here.take_here()
-        except PeerGone:
+            return self._here.take_here(timeout)
+        except (PeerGone, TimedOut):  # another thread waits for the next item
             return None
 
     def _take(self, timeout: float | None) -> _core.Message | None:
@@ -517,7 +521,9 @@ class Queue:
     def _drop(self) -> None:
         self._in_hand.clear()
         self._kept.clear()
-        self._here = None
+        here, self._here = self._here, None
+        if here is not None:
+            here.leave()
         self._getting = self._putting = None
         for end in [*self._ends.values()]:
             end.close()

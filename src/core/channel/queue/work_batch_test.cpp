@@ -5,6 +5,7 @@
 #include <atomic>
 #include <thread>
 
+#include "core/base/event.hpp"
 #include "core/base/test_effort.hpp"
 #include "core/channel/queue/item_batch.hpp"
 #include "core/channel/queue/test_queue.hpp"
@@ -352,6 +353,91 @@ TEST_F(Batches, ThisProcessAndMembersShareTheQueue) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(got, 4 * kItems);
   EXPECT_EQ(queue.report().acknowledged, 4 * kItems);
+}
+
+// By a message, and by another thread of this process.
+TEST_F(Batches, AThreadOfThisProcessWaitsForTheNextItem) {
+  WorkQueue queue = open();
+  WorkMember member = join();
+  for (std::uint8_t i = 1; i <= 100; ++i) {
+    std::thread putter([&] {
+      while (queue.report().waiting_workers == 0) std::this_thread::yield();
+      const auto bytes = pattern(Bytes{40} * i, i);
+      EXPECT_TRUE(i % 2 == 0 ? member.put(bytes, soon()).has_value()
+                             : queue.put_here(bytes).value());
+    });
+    const auto item = queue.take_here(soon());
+    putter.join();
+    ASSERT_TRUE(item) << to_string(item.error());
+    EXPECT_EQ(item->number(), i);
+    EXPECT_EQ(item->tries(), 1U);
+    EXPECT_TRUE(same(item->bytes(), pattern(Bytes{40} * i, i)));
+  }
+  EXPECT_EQ(queue.report().waiting_workers, 0U);
+  EXPECT_EQ(queue.report().acknowledged, 100U);
+}
+
+TEST_F(Batches, AThreadThatWaitsIsBeforeMembersThatComeLater) {
+  WorkQueue queue = open();
+  WorkMember putter = join();
+  std::optional<Result<WorkItem>> got;
+  std::thread waiter([&] { got = queue.take_here(soon()); });
+  while (queue.report().waiting_workers != 1) std::this_thread::yield();
+  WorkMember later = join();
+  EXPECT_EQ(get_code(later), Code::timed_out);                       // it stands in line
+  EXPECT_EQ(queue.take_here(soon()).error().code, Code::timed_out);  // another one waits
+  while (queue.report().waiting_workers != 2) std::this_thread::yield();
+  ASSERT_TRUE(putter.put(pattern(64, 1), soon()));
+  ASSERT_TRUE(putter.put(pattern(64, 2), soon()));
+  EXPECT_TRUE(same(later.get(soon())->bytes(), pattern(64, 2)));
+  waiter.join();
+  ASSERT_TRUE(*got);
+  EXPECT_TRUE(same((*got)->bytes(), pattern(64, 1)));
+}
+
+// It waits no longer than it has to: a member has to get that, or nothing will come.
+TEST_F(Batches, AThreadThatWaitsInVainIsTold) {
+  WorkQueue queue = open();
+  WorkMember member = join();
+  EXPECT_EQ(queue.take_here(Deadline::after(std::chrono::milliseconds(1))).error().code,
+            Code::timed_out);
+  EXPECT_EQ(queue.report().waiting_workers, 0U);
+  const auto wait_until = [&](auto act, int interrupt) {
+    Code code{};
+    std::thread waiter([&] { code = queue.take_here(Deadline::never(), interrupt).error().code; });
+    while (queue.report().waiting_workers == 0) std::this_thread::yield();
+    act();
+    waiter.join();
+    EXPECT_EQ(queue.report().waiting_workers, 0U);
+    return code;
+  };
+  const Fd event = *make_event();
+  EXPECT_EQ(wait_until([&] { ring(event.get()); }, event.get()), Code::interrupted);
+  EXPECT_EQ(wait_until([&] { ASSERT_TRUE(member.put(pattern(100'000, 1), soon())); }, -1),
+            Code::timed_out);
+  EXPECT_EQ(member.get(soon())->bytes().size(), 100'000U);
+  EXPECT_EQ(wait_until([&] { queue.finish(); }, -1), Code::timed_out);
+  EXPECT_EQ(member.get(soon()).error().code, Code::closed);
+}
+
+// The waiting thread takes in what the dispatcher would: questions, and what a member had.
+TEST_F(Batches, MembersAreServedWhileAThreadWaits) {
+  WorkQueue queue = open();
+  WorkMember putter = join();
+  std::optional<WorkMember> holder = join(Acknowledge::by_hand);
+  ASSERT_TRUE(putter.put(pattern(64, 1), soon()));
+  auto held = holder->get(soon());
+  ASSERT_TRUE(held);
+  std::optional<Result<WorkItem>> got;
+  std::thread waiter([&] { got = queue.take_here(soon()); });
+  while (queue.report().waiting_workers == 0) std::this_thread::yield();
+  EXPECT_EQ(putter.report(soon())->in_hand, 1U);
+  ASSERT_TRUE(putter.reserve(soon()));
+  holder.reset();
+  waiter.join();
+  ASSERT_TRUE(*got) << to_string(got->error());
+  EXPECT_EQ((*got)->tries(), 2U);
+  EXPECT_TRUE(same((*got)->bytes(), pattern(64, 1)));
 }
 
 // ---- what a peer may have written

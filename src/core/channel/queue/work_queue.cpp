@@ -10,6 +10,7 @@
 #include "core/base/os/disown.hpp"
 #include "core/base/os/fork_error.hpp"
 #include "core/base/os/worker_thread.hpp"
+#include "core/base/wait.hpp"
 #include "core/channel/queue/item_batch.hpp"
 #include "core/channel/queue/queue_protocol.hpp"
 #include "core/channel/queue/waiting_line.hpp"
@@ -91,7 +92,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   [[nodiscard]] Result<void> wait_until_done(Deadline deadline);
   [[nodiscard]] WorkQueueReport report() const;
   [[nodiscard]] Result<bool> put_here(ConstByteSpan payload);
-  [[nodiscard]] Result<WorkItem> take_here();
+  [[nodiscard]] Result<WorkItem> take_here(Deadline deadline, int interrupt);
   void stop() noexcept;
   [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
 
@@ -110,11 +111,25 @@ class GANTRY_LOCAL WorkQueue::Impl {
   [[nodiscard]] Result<void> open(std::shared_ptr<Engine> engine);
   void run();
   [[nodiscard]] Result<void> serve();
+  /// The thread of this process that waits in take_here(), before all members that ask.
+  struct Here {
+    bool waits = false;   // and gets the first item, or is sent away
+    bool sleeps = false;  // and is rung when that has happened
+    bool is_rung = false;
+    std::optional<WorkItem> item;
+  };
+
   /// The dispatcher's thread and those of put_here() have their turns in the order of their coming.
   [[nodiscard]] std::unique_lock<std::mutex> my_turn();
   template <class Work>
   [[nodiscard]] auto in_turn(Work work) -> decltype(work());
+  void end_with(const Error& why);
   [[nodiscard]] Result<bool> take_in();
+  void hand_out_all();
+  void end_wait_here() noexcept;
+  [[nodiscard]] std::optional<WorkItem> take_first();  // if it is a small one
+  [[nodiscard]] Result<WorkItem> wait_here(Deadline deadline, int interrupt);
+  void show_inbox_to_dispatcher(bool is_shown) const noexcept;
   void take_request(Request request);
   void take(Inbox::Delivery delivery);
   void take_batch(Member member, Message message);
@@ -124,7 +139,8 @@ class GANTRY_LOCAL WorkQueue::Impl {
   void answer(bool has_all, bool must);  // has all that was sent before
   void leave_lines();
   void close_unless(bool is_expecting);
-  [[nodiscard]] bool is_rung(int timeout_ms) const;  // -1: waits for ever
+  [[nodiscard]] bool is_rung() const;
+  void sleep() const;
   [[nodiscard]] WorkQueueReport make_report() const;
   void publish_report();
   [[nodiscard]] Wishes wishes_now() const;
@@ -133,17 +149,21 @@ class GANTRY_LOCAL WorkQueue::Impl {
   const std::string name_;
   const WorkQueueOptions options_;
   Fd stop_event_;
+  Fd here_event_;
+  Fd rung_;  // an epoll: stop_event_, and the inbox while no thread waits in take_here()
   std::shared_ptr<Server::Impl> server_;
   std::thread thread_;
 
   // Of whoever has its turn.
-  std::mutex next_turn_;  // held while waiting for turn_
-  std::mutex turn_;       // guards what follows, and the use of server_
+  std::mutex waiting_here_;  // held while waiting in take_here(), before next_turn_
+  std::mutex next_turn_;     // held while waiting for turn_
+  std::mutex turn_;          // guards what follows, and the use of server_
   bool has_ended_ = false;
   std::optional<Error> failed_;  // the turn of another thread: the dispatcher ends with it
   WorkLedger ledger_;
   WaitingLine asking_;
   WorkQuestions questions_;
+  Here here_;
   std::vector<Leaving> leaving_;  // lines, when they have been taken in
   std::optional<Deadline> finishes_by_;
   bool is_closed_ = false;  // what is put from now on is dropped
@@ -170,6 +190,7 @@ Result<std::shared_ptr<WorkQueue::Impl>> WorkQueue::Impl::make(std::string_view 
 
 Result<void> WorkQueue::Impl::open(std::shared_ptr<Engine> engine) {
   GANTRY_ASSIGN(stop_event_, make_event());
+  GANTRY_ASSIGN(here_event_, make_event());
   ServerOptions served;
   served.channel = options_.channel;
   served.channel.interrupt_descriptor = -1;  // no turn waits for a member
@@ -182,6 +203,7 @@ Result<void> WorkQueue::Impl::open(std::shared_ptr<Engine> engine) {
                          {.request = [this](Request request) { take_request(std::move(request)); },
                           .post = [this](Inbox::Delivery one) { take(std::move(one)); },
                           .departure = [this](const Departure& gone) { part(gone); }}));
+  GANTRY_ASSIGN(rung_, make_epoll({stop_event_.get(), server_->event_descriptor()}));
   return {};
 }
 
@@ -192,6 +214,7 @@ void WorkQueue::Impl::run() {
   const Error ended{Code::peer_gone, fmt::format("queue '{}': it has ended", name_), {}};
   const auto turn = my_turn();
   has_ended_ = true;
+  end_wait_here();
   asking_.refuse_all(ended);
   questions_.refuse_all(ended);
   if (ran && is_closed_ && ledger_.is_empty()) server_->shut_down(Code::closed);
@@ -215,16 +238,17 @@ Result<void> WorkQueue::Impl::serve() {
       GANTRY_ASSIGN(finds, server_->take_one());
     }
     if (wishes.finish) close_unless(is_expecting || found == kLooksOfTurn);
-    hand_out(ledger_, asking_);
+    hand_out_all();
     if (questions_.has_some() || !leaving_.empty())
-      answer(found < kLooksOfTurn && !is_rung(0), turn % kTurnsOfQuestion == 0);
+      answer(found < kLooksOfTurn && !is_rung(), turn % kTurnsOfQuestion == 0);
+    if (is_closed_ && ledger_.is_empty()) end_wait_here();
     const bool is_over = is_closed_ && ledger_.is_empty() && !asking_.is_empty();
     if (found == 0 || is_over || turn % kTurnsOfReport == 0) publish_report();
     if (is_over)
       asking_.refuse_all({Code::closed, fmt::format("queue '{}': it is finished", name_), {}});
     const bool may_close = wishes.finish && !is_closed_ && !server_->inbox().is_expecting();
     mine.unlock();
-    if (found == 0 && !may_close) static_cast<void>(is_rung(-1));
+    if (found == 0 && !may_close) sleep();
   }
 }
 
@@ -248,10 +272,28 @@ void WorkQueue::Impl::close_unless(bool is_expecting) {
   if (!is_expecting || finishes_by_->passed()) is_closed_ = true;
 }
 
-bool WorkQueue::Impl::is_rung(int timeout_ms) const {
-  std::array<pollfd, 2> entries{pollfd{stop_event_.get(), POLLIN, 0},
-                                pollfd{server_->event_descriptor(), POLLIN, 0}};
-  return ::poll(entries.data(), entries.size(), timeout_ms) > 0;
+bool WorkQueue::Impl::is_rung() const {
+  return sleep_on({stop_event_.get(), server_->event_descriptor()}, std::chrono::seconds(0)) != 0;
+}
+
+void WorkQueue::Impl::sleep() const {
+  epoll_event event;
+  static_cast<void>(::epoll_wait(rung_.get(), &event, 1, -1));
+}
+
+// A thread that waits here is before all members that ask: it was let in when none did.
+void WorkQueue::Impl::hand_out_all() {
+  if (here_.waits && ledger_.has_waiting()) {
+    here_.item = take_first();
+    end_wait_here();
+  }
+  hand_out(ledger_, asking_);
+}
+
+void WorkQueue::Impl::end_wait_here() noexcept {
+  if (!std::exchange(here_.waits, false) || !here_.sleeps) return;
+  here_.is_rung = true;
+  ring(here_event_.get());
 }
 
 void WorkQueue::Impl::take_request(Request request) {
@@ -363,7 +405,7 @@ WorkQueueReport WorkQueue::Impl::make_report() const {
   WorkQueueReport report;
   ledger_.report_to(report);
   report.members = server_->inbox().senders().size();
-  report.waiting_workers = asking_.size();
+  report.waiting_workers = asking_.size() + (here_.waits ? 1 : 0);
   return report;
 }
 
@@ -414,10 +456,13 @@ auto WorkQueue::Impl::in_turn(Work work) -> decltype(work()) {
   if (has_ended_) return fail(Code::peer_gone, fmt::format("queue '{}': it has ended", name_));
   if (failed_) return tl::unexpected(*failed_);
   auto done = guarded(std::move(work));
-  if (done || done.error().code == Code::timed_out) return done;
-  failed_ = done.error();
-  ring(stop_event_.get());
+  if (!done && done.error().code != Code::timed_out) end_with(done.error());
   return done;
+}
+
+void WorkQueue::Impl::end_with(const Error& why) {
+  failed_ = why;
+  ring(stop_event_.get());
 }
 
 Result<bool> WorkQueue::Impl::put_here(ConstByteSpan payload) {
@@ -440,7 +485,7 @@ Result<bool> WorkQueue::Impl::put_here(ConstByteSpan payload) {
     }
     ledger_.put(std::move(item));
     bool has_all = true;
-    if (!asking_.is_empty()) {  // maybe those who ask have left the line
+    if (!asking_.is_empty() || here_.waits) {  // maybe those who ask have left the line
       GANTRY_ASSIGN(has_all, take_in());
     }
     if (has_all) publish_report();
@@ -456,34 +501,82 @@ Result<bool> WorkQueue::Impl::take_in() {
   for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
     GANTRY_ASSIGN(finds, server_->take_one());
   }
-  hand_out(ledger_, asking_);
-  if (questions_.has_some() || !leaving_.empty())
-    answer(found < kLooksOfTurn && !is_rung(0), false);
+  hand_out_all();
+  if (questions_.has_some() || !leaving_.empty()) answer(found < kLooksOfTurn && !is_rung(), false);
   if (found == kLooksOfTurn || questions_.has_some() || !leaving_.empty() || finishes_by_)
     ring(stop_event_.get());
   return found < kLooksOfTurn;
 }
 
-Result<WorkItem> WorkQueue::Impl::take_here() {
-  return in_turn([&]() -> Result<WorkItem> {
+std::optional<WorkItem> WorkQueue::Impl::take_first() {
+  const auto payload = ledger_.next_payload();
+  const auto bytes = payload == nullptr ? std::nullopt : payload->small_bytes();
+  if (!bytes) return std::nullopt;
+  WorkItem item;
+  item.batch_ = std::make_shared<const std::vector<std::byte>>(bytes->begin(), bytes->end());
+  item.part_ = *item.batch_;
+  const WorkLedger::Item given = ledger_.hand_to(kHere);
+  item.number_ = given.number;
+  item.tries_ = given.tries;
+  ledger_.acknowledge(kHere, given.number);
+  return item;
+}
+
+Result<WorkItem> WorkQueue::Impl::take_here(Deadline deadline, int interrupt) {
+  std::unique_lock alone(waiting_here_, std::defer_lock);
+  const bool may_wait = !deadline.passed() && alone.try_lock();
+  bool waits = false;
+  auto first = in_turn([&]() -> Result<WorkItem> {
     GANTRY_ASSIGN(const bool has_all, take_in());
-    const auto payload = ledger_.next_payload();
-    const auto bytes = payload == nullptr ? std::nullopt : payload->small_bytes();
     // An item that a member gives up, and that comes back, is before the others.
-    if (!bytes || !asking_.is_empty() || !leaving_.empty()) {
-      if (has_all) publish_report();
-      return fail(Code::timed_out, fmt::format("queue '{}': nothing waits", name_));
+    const bool is_next = asking_.is_empty() && leaving_.empty();
+    auto item = is_next ? take_first() : std::nullopt;
+    waits = !item && may_wait && is_next && !ledger_.has_waiting() && !is_closed_;
+    if (waits) {
+      here_.waits = here_.sleeps = true;
+      show_inbox_to_dispatcher(false);
     }
-    const WorkLedger::Item given = ledger_.hand_to(kHere);
-    WorkItem item;
-    item.batch_ = std::make_shared<const std::vector<std::byte>>(bytes->begin(), bytes->end());
-    item.part_ = *item.batch_;
-    item.number_ = given.number;
-    item.tries_ = given.tries;
-    ledger_.acknowledge(kHere, given.number);
     if (has_all) publish_report();
-    return item;
+    if (item) return *std::move(item);
+    return fail(Code::timed_out, fmt::format("queue '{}': nothing waits", name_));
   });
+  return waits ? wait_here(deadline, interrupt) : std::move(first);
+}
+
+// Meanwhile this thread has the dispatcher's turns, so that a message wakes one thread:
+//   I1  While here_.waits, this thread sleeps on the inbox, and the dispatcher does not.
+//   I2  here_.waits ends in somebody's turn, with an item or without, and this thread is told.
+Result<WorkItem> WorkQueue::Impl::wait_here(Deadline deadline, int interrupt) {
+  const trace::WaitProbe probe(name_, trace::Awaited::message);
+  for (;;) {
+    const unsigned rung =
+        sleep_on({server_->event_descriptor(), here_event_.get(), interrupt}, deadline.left());
+    const auto mine = my_turn();
+    here_.sleeps = false;
+    Result<bool> taken = false;  // has all
+    if (here_.waits && !failed_) taken = guarded([&] { return take_in(); });
+    if (!taken) end_with(taken.error());
+    const bool is_interrupted = (rung & 4) != 0;
+    here_.sleeps = here_.waits && !failed_ && !is_interrupted && !deadline.passed();
+    here_.waits = here_.sleeps;
+    if (taken && *taken) publish_report();
+    if (here_.sleeps) continue;
+    if (std::exchange(here_.is_rung, false)) drain(here_event_.get());
+    show_inbox_to_dispatcher(true);
+    if (auto item = std::exchange(here_.item, std::nullopt)) return *std::move(item);
+    if (failed_) return tl::unexpected(*failed_);
+    if (has_ended_) return fail(Code::peer_gone, fmt::format("queue '{}': it has ended", name_));
+    if (is_interrupted)
+      return fail(Code::interrupted, fmt::format("queue '{}': interrupted", name_));
+    return fail(Code::timed_out, fmt::format("queue '{}': nothing came in time", name_));
+  }
+}
+
+// Without a wake: whether it sleeps now or not, it is woken by the inbox if it is shown.
+void WorkQueue::Impl::show_inbox_to_dispatcher(bool is_shown) const noexcept {
+  const int inbox = server_->event_descriptor();
+  epoll_event interest{is_shown ? EPOLLIN : 0u, {.fd = inbox}};
+  ::epoll_ctl(rung_.get(), EPOLL_CTL_MOD, inbox, &interest);
 }
 
 // A report may be of before what was put just now: the thread is asked for a new one.
@@ -546,10 +639,10 @@ Result<bool> WorkQueue::put_here(ConstByteSpan payload) {
     return impl_->put_here(payload);
   });
 }
-Result<WorkItem> WorkQueue::take_here() {
+Result<WorkItem> WorkQueue::take_here(Deadline deadline, int interrupt_descriptor) {
   return guarded_on(impl_, "WorkQueue", [&]() -> Result<WorkItem> {
     if (!impl_->is_ours()) return belongs_to_parent("this queue");
-    return impl_->take_here();
+    return impl_->take_here(deadline, interrupt_descriptor);
   });
 }
 WorkQueueReport WorkQueue::report() const {
