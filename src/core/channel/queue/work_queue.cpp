@@ -140,7 +140,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   void leave_lines();
   void close_unless(bool is_expecting);
   [[nodiscard]] bool is_rung() const;
-  void sleep() const;
+  void sleep() const;  // what rang stop_event_ is looked for afterwards
   [[nodiscard]] WorkQueueReport make_report() const;
   void publish_report();
   [[nodiscard]] Wishes wishes_now() const;
@@ -226,7 +226,6 @@ void WorkQueue::Impl::run() {
 
 Result<void> WorkQueue::Impl::serve() {
   for (std::uint64_t turn = 1;; ++turn) {
-    drain(stop_event_.get());  // before the wishes are read: who has one rings afterwards
     const Wishes wishes = wishes_now();
     if (wishes.stop) return {};
     auto mine = my_turn();
@@ -277,8 +276,10 @@ bool WorkQueue::Impl::is_rung() const {
 }
 
 void WorkQueue::Impl::sleep() const {
-  epoll_event event;
-  static_cast<void>(::epoll_wait(rung_.get(), &event, 1, -1));
+  std::array<epoll_event, 2> events;  // NOLINT: filled by the kernel
+  const int count = ::epoll_wait(rung_.get(), events.data(), events.size(), -1);
+  for (int i = 0; i < count; ++i)
+    if (events[static_cast<std::size_t>(i)].data.fd == stop_event_.get()) drain(stop_event_.get());
 }
 
 // A thread that waits here is before all members that ask: it was let in when none did.
