@@ -79,6 +79,17 @@ static PyObject* queue_take_here(PyObject* self, PyObject* seconds) {
   return raise_code(code);
 }
 
+/// Somebody waits for an item: a thread in take_here(), or an end.
+static PyObject* queue_is_awaited(PyObject* self, void* unused) {
+  (void)unused;
+  gantry_queue_report report = {.size = sizeof report};
+  gantry_queue* const handle = ((Queue*)self)->handle;
+  if (handle == NULL) Py_RETURN_FALSE;
+  const gantry_code code = gantry_queue_get_report(handle, &report);
+  return code != GANTRY_OK ? raise_code(code) : PyBool_FromLong(report.waiting_workers != 0);
+}
+
+static PyGetSetDef queue_members[] = {{"is_awaited", queue_is_awaited, NULL, NULL, NULL}, {0}};
 static PyMethodDef queue_methods[] = {{"close", end_close_now, METH_NOARGS, NULL},
                                       {"leave", end_leave, METH_NOARGS, NULL},
                                       {"put_here", queue_put_here, METH_O, NULL},
@@ -87,6 +98,7 @@ static PyMethodDef queue_methods[] = {{"close", end_close_now, METH_NOARGS, NULL
 static PyType_Slot queue_slots[] = {{Py_tp_new, queue_make},
                                     {Py_tp_dealloc, end_dealloc},
                                     {Py_tp_methods, queue_methods},
+                                    {Py_tp_getset, queue_members},
                                     {0, NULL}};
 PyType_Spec queue_spec = {"gantry._core.Queue", sizeof(Queue), 0, Py_TPFLAGS_DEFAULT, queue_slots};
 

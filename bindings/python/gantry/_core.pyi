@@ -95,6 +95,7 @@ class Producer:
 
 @final
 class Queue:
+    is_awaited: bool
     def __new__(cls, runtime: Runtime, name: str, members: int, slots: int, most_copied: int,
                 most_items: int) -> Queue: ...
     def put_here(self, item: bytes) -> bool: ...

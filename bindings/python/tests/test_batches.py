@@ -10,6 +10,7 @@ import random
 import signal
 import struct
 import threading
+import time
 from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from unittest import mock
@@ -457,6 +458,56 @@ def count_all(there: Any, back: Any, workers: int) -> None:
     back.put(total)
     back.close()
     back.join_thread()
+
+
+class Waiting(Queues):
+    """A get() that waits in the process that made the queue, without an end."""
+
+    @staticmethod
+    def when_one_waits(there: gantry.Queue, act: Any) -> threading.Thread:
+        def run() -> None:
+            while there._here is None or not there._here.is_awaited:
+                time.sleep(0)
+            act()
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        return thread
+
+    def test_it_gets_small_and_large_items_of_threads_and_processes(self) -> None:
+        there = self.queue()
+        large = pattern(100_000).tobytes()
+        process = FORK.Process(target=there.put, args=("by a process",))
+        for act, item in (
+            (lambda: there.put("by a thread"), "by a thread"),
+            (process.start, "by a process"),
+            (lambda: there.put(large), large),
+        ):
+            thread = self.when_one_waits(there, act)
+            self.assertEqual(there.get(timeout=30), item)
+            thread.join()
+        process.join()
+        self.assertTrue(there.empty())
+
+    def test_ctrl_c_ends_it_and_nothing_is_lost(self) -> None:
+        there = self.queue()
+        thread = self.when_one_waits(there, lambda: os.kill(os.getpid(), signal.SIGINT))
+        with self.assertRaises(KeyboardInterrupt):
+            there.get()
+        thread.join()
+        there.put(5)
+        self.assertEqual(there.get(timeout=30), 5)
+
+    def test_close_ends_it(self) -> None:
+        there = self.queue()
+        child = FORK.Process(target=time.sleep, args=(60,))  # it has the queue, too
+        child.start()
+        thread = self.when_one_waits(there, there.close)
+        with self.assertRaises((gantry.InvalidArgument, ValueError)):
+            there.get()
+        thread.join()
+        child.kill()
+        child.join()
 
 
 class Workers(Queues):
