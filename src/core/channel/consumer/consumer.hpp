@@ -70,7 +70,9 @@ class GANTRY_LOCAL Consumer::Impl final : public std::enable_shared_from_this<Co
   [[nodiscard]] std::uint64_t work_seen() const noexcept;
   /// From here on the producer rings event_descriptor() when it has something; has_something()
   /// must be asked once more.
-  void fall_asleep() noexcept { waiter_.arm(); }
+  void fall_asleep(Hears hears = Hears::all) noexcept { waiter_.arm(hears); }
+  /// Asleep, for that from here on; has_something() must be asked once more.
+  void sleep_for(Hears hears) noexcept { waiter_.arm_again(hears); }
   void wake_up();  ///< The opposite; looks what happened to the producer.
   /// The socket that the producer sent, if one has come. Once. Errors: it could not be taken in.
   [[nodiscard]] Result<ReceivedFd> take_control_end() { return payloads_.take_control_end(); }

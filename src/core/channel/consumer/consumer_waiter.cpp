@@ -51,10 +51,16 @@ void ConsumerWaiter::rouse() noexcept {
   wake_receiver_.wait_for(EPOLLIN | EPOLLOUT);
 }
 
-void ConsumerWaiter::arm() noexcept {
+void ConsumerWaiter::arm(Hears hears) noexcept {
   if (!watched_ || armed_) return;
-  wait_flag().announce();
+  wait_flag().announce(hears);
   armed_ = true;
+}
+
+void ConsumerWaiter::arm_again(Hears hears) noexcept {
+  if (!armed_) return;
+  wait_flag().withdraw();
+  wait_flag().announce(hears);
 }
 
 void ConsumerWaiter::disarm() noexcept {

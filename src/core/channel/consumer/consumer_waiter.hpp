@@ -42,8 +42,10 @@ class GANTRY_LOCAL ConsumerWaiter {
   void rouse() noexcept;
   /// From here on the producer rings when it has something; what it has had is looked for once
   /// more. Both do nothing while there is no event descriptor.
-  void arm() noexcept;
+  void arm(Hears hears = Hears::all) noexcept;
   void disarm() noexcept;
+  /// While it is armed: the producer rings for that from here on; the rest as arm().
+  void arm_again(Hears hears) noexcept;
 
  private:
   template <class Ready, class FallsAsleep>

@@ -125,7 +125,7 @@ class ConsumerState {
       GANTRY_STEP(record_written);
     });
     GANTRY_STEP(sequence_published);
-    wake();
+    wake(message.urgency);
     GANTRY_STEP(consumer_woken);
   }
   /// Call wake() afterwards, after the last of several.
@@ -165,8 +165,8 @@ class ConsumerState {
     return resources_->page().looking.load(std::memory_order_acquire);  // [Q]
   }
   /// Rings if it sleeps. Call after a word that it waits for has changed.
-  void wake() noexcept {
-    if (resources_->wake_filter.must_wake(resources_->page().consumer_sleeps)) ring();
+  void wake(Urgency urgency = Urgency::urgent) noexcept {
+    if (resources_->wake_filter.must_wake(resources_->page().consumer_sleeps, urgency)) ring();
   }
   void end_stream() noexcept;
 

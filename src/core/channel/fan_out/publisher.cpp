@@ -97,8 +97,16 @@ bool Publisher::tell_at_last(ConsumerState& consumer, const Slot& slot) {
   return false;
 }
 
+// I12
+Urgency Publisher::urgency_at(ConsumerState& consumer, Urgency asked) const noexcept {
+  if (asked == Urgency::urgent) return asked;
+  const auto fits = [&] { return 2 * (consumer.unread() + 1) <= consumers_.limits().slots; };
+  return fits() || (consumer.refresh() && fits()) ? Urgency::quiet : Urgency::urgent;
+}
+
 void Publisher::publish(RecordToSend& message, Slot* slot) {
   SlotTable& slots = consumers_.slots();
+  const Urgency asked = message.urgency;
   GANTRY_DEBUG_ASSERT(slot == nullptr || (slot->consumers & kSenderBit) != 0);
   message.header.number = ++number_;
   message.header.slot = slot == nullptr ? kNoSlot : slots.index_of(*slot);
@@ -127,6 +135,7 @@ void Publisher::publish(RecordToSend& message, Slot* slot) {
       slots.add(message.header.slot, consumer->bit());
       consumer->hold(message.header.slot);
     }
+    message.urgency = urgency_at(*consumer, asked);
     consumer->publish(message);
     if (consumer->resources().drops_oldest()) take_back_surplus(*consumer);
   }

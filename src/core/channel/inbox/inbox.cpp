@@ -233,10 +233,24 @@ void Inbox::Impl::await_mutes_end() noexcept {
 void Inbox::Impl::put_all_to_sleep() {
   for (Source& source : sources_) {
     if (source.asleep) continue;
-    source.end->fall_asleep();
+    source.end->fall_asleep(hears_);
     source.asleep = !source.end->has_something();
     if (!source.asleep) wake(source);
   }
+}
+
+// I4
+bool Inbox::Impl::hear(Hears hears) {
+  if (std::exchange(hears_, hears) == hears) return false;
+  bool found = false;
+  for (Source& source : sources_) {
+    if (!source.asleep) continue;
+    source.end->sleep_for(hears);
+    if (hears != Hears::all || !source.end->has_something()) continue;
+    wake(source);
+    found = true;
+  }
+  return found;
 }
 
 // Awake first: where there is no heap for its news, its ring is still looked at next time.

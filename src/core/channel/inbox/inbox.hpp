@@ -15,6 +15,8 @@ namespace gantry {
 //   I3  A sender that rings for nothing too often is out of the epoll while it is muted.
 //   mutes_end_,
 //       which is in there, is readable once that is over for one of them.
+//   I4  All that are asleep sleep for hears_: a quiet message of a sender that is asleep may lie in
+//       its ring only while hears_ is `urgent`.
 // [D]: sync/wait_flag.hpp.
 
 /// Threads: the caller's, one at a time, and the acceptor's.
@@ -37,6 +39,9 @@ class GANTRY_LOCAL Inbox::Impl {
   [[nodiscard]] Result<void> check_process() const;  ///< Fails in a fork's copy.
   [[nodiscard]] Result<Delivery> receive(Deadline deadline);
   [[nodiscard]] int event_descriptor() const noexcept { return watched_.get(); }
+  /// What senders ring for from here on. True: quiet messages lie there that did not ring, so
+  /// receive() must be called before anybody sleeps.
+  [[nodiscard]] bool hear(Hears hears);
   [[nodiscard]] std::vector<Sender> senders() const;
   /// True if a producer may be connected that receive() has not noticed; see
   /// ProducerListener::is_expecting(). The descriptor tells when that has changed.
@@ -103,6 +108,7 @@ class GANTRY_LOCAL Inbox::Impl {
   std::size_t turn_ = 0;         // index of the next source
   std::uint64_t last_id_ = 0;
   std::uint64_t calls_ = 0;
+  Hears hears_ = Hears::all;
   Claim claim_;
   std::optional<ProducerListener> listener_;  // last: it uses the claim
 };

@@ -78,7 +78,8 @@ Result<void> Carriers::settle(std::span<Draft::Part> parts, const SendOptions& o
   return {};
 }
 
-Result<void> Carriers::send_small(ConstByteSpan payload, const SendOptions& options) {
+Result<void> Carriers::send_small(ConstByteSpan payload, const SendOptions& options,
+                                  Urgency urgency) {
   GANTRY_ASSERT(payload.size() <= Message::kInlineBytes);
   ProducerCore::Lock held = core_.lock();
   GANTRY_TRY(gate_.await_room(held, false, 0, options.deadline));
@@ -88,6 +89,7 @@ Result<void> Carriers::send_small(ConstByteSpan payload, const SendOptions& opti
   RecordToSend message =
       record_for(options, PayloadLocation::here, static_cast<std::uint8_t>(payload.size()));
   message.small = payload;
+  message.urgency = urgency;
   core_.publisher->publish(message, nullptr);
   return {};
 }

@@ -35,7 +35,8 @@ class Carriers {
   [[nodiscard]] Result<void> settle(std::span<Draft::Part> parts, const SendOptions& options) const;
 
   /// Sends a payload of up to kInlineBytes. The caller does the accounting.
-  [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options);
+  [[nodiscard]] Result<void> send_small(ConstByteSpan payload, const SendOptions& options,
+                                        Urgency urgency = Urgency::urgent);
   /// Two looks at the lock and a copy: no slot, no block, nothing that must be given back. It waits
   /// for the ring alone, since slots may be kept for ever. Nothing: it must go another way. `told`:
   /// of a tensor; else nothing.

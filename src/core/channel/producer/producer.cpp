@@ -252,9 +252,9 @@ Result<void> Producer::Impl::send_small(ConstByteSpan payload, const SendOptions
   return {};
 }
 
-Result<void> Producer::Impl::send_uncounted(const SendOptions& options) {
+Result<void> Producer::Impl::send_uncounted(const SendOptions& options, Urgency urgency) {
   GANTRY_TRY(await_turn(options.deadline));
-  GANTRY_TRY(carriers_.send_small({}, options));
+  GANTRY_TRY(carriers_.send_small({}, options, urgency));
   core_.note_small_sent(core_.publisher->published(), 0, false);
   return {};
 }

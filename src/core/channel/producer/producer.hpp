@@ -32,7 +32,7 @@ class GANTRY_LOCAL Producer::Impl final : public std::enable_shared_from_this<Pr
     return publish(std::move(loan), options);
   }
   /// Sends an empty message of the protocol of calls; the counters leave it out.
-  Result<void> send_uncounted(const SendOptions& options);
+  Result<void> send_uncounted(const SendOptions& options, Urgency urgency = Urgency::urgent);
   /// The shortest way of a message, for the caller to try before any other. False: it did nothing.
   [[nodiscard]] bool try_send_small(ConstByteSpan payload, const SendOptions& options) noexcept;
 

@@ -106,7 +106,8 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
         return link_->requests().send_uncounted({.deadline = Deadline::after(kPatience),
                                                  .type = static_cast<std::uint32_t>(next.what),
                                                  .user = static_cast<std::uint64_t>(RpcKind::note),
-                                                 .correlation = next.number});
+                                                 .correlation = next.number},
+                                                urgency_of(next.what));
       });
       list_lock.lock();
       if (sent) {

@@ -2,6 +2,8 @@
 
 #include <cstdint>
 
+#include "core/sync/wait_flag.hpp"
+
 namespace gantry {
 
 /// What a note to the queue says, in MessageInfo::type; the correlation says of what. A post is an
@@ -15,6 +17,13 @@ enum class ToQueue : std::uint32_t {
   batch_done = 6,    ///< Of an answer that is a batch, the request's number: all are acknowledged.
   batch_seen = 7,    ///< Of an answer to a request for several: the user has it now, as a try.
 };
+
+/// Nobody waits for what is acknowledged while the queue hears urgent notes only.
+[[nodiscard]] constexpr Urgency urgency_of(ToQueue what) noexcept {
+  const bool is_quiet =
+      what == ToQueue::acknowledged || what == ToQueue::batch_done || what == ToQueue::batch_seen;
+  return is_quiet ? Urgency::quiet : Urgency::urgent;
+}
 
 /// What a post, and the reply to an item's request, is: in MessageInfo::type.
 enum class PostForm : std::uint32_t {

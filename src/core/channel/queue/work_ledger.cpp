@@ -36,6 +36,12 @@ WorkPayload::WorkPayload(std::shared_ptr<const void> owner, ConstByteSpan bytes,
   part.bytes = part.copied = bytes;
 }
 
+Bytes WorkPayload::bytes() const noexcept {
+  Bytes bytes = 0;
+  for (const Draft::Part& part : parts_) bytes += part.bytes.size();
+  return bytes;
+}
+
 std::optional<ConstByteSpan> WorkPayload::small_bytes() const noexcept {
   if (message_ != nullptr || parts_.size() != 1 || parts_[0].tensor ||
       parts_[0].bytes.size() > WorkMember::kMostBatchedItem)
@@ -75,7 +81,17 @@ WorkLedger::Item WorkLedger::give(Member member, std::uint64_t request, bool wil
   const bool is_new = hands_[member].emplace(item.number, item).second;
   GANTRY_ASSERT(is_new);  // I1
   ++in_hand_;
+  note_in_hand(*item.payload);
   return item;
+}
+
+// I5
+void WorkLedger::note_in_hand(const WorkPayload& payload) noexcept {
+  payload.is_copied() ? kept_by_hands_ += payload.bytes() : ++kept_of_putters_;
+}
+void WorkLedger::note_out_of_hand(const WorkPayload& payload) noexcept {
+  GANTRY_ASSERT(payload.is_copied() ? kept_by_hands_ >= payload.bytes() : kept_of_putters_ != 0);
+  payload.is_copied() ? kept_by_hands_ -= payload.bytes() : --kept_of_putters_;
 }
 
 void WorkLedger::note_answer(Member member, std::uint64_t request,
@@ -160,6 +176,7 @@ std::optional<WorkLedger::Item> WorkLedger::take(Member member, std::uint64_t nu
   if (!held) return std::nullopt;
   GANTRY_ASSERT(in_hand_ != 0);
   --in_hand_;
+  note_out_of_hand(*held.mapped().payload);
   if (const auto answer = answers_.find({member, held.mapped().request});
       answer != answers_.end() && --answer->second.held == 0)
     answers_.erase(answer);
@@ -193,7 +210,10 @@ void WorkLedger::take_all_back(Member member) {
                  answers_.upper_bound({member, ~std::uint64_t{0}}));
   GANTRY_ASSERT(hands.mapped().size() <= in_hand_);
   in_hand_ -= hands.mapped().size();
-  for (auto& [number, item] : hands.mapped()) return_item(std::move(item));
+  for (auto& [number, item] : hands.mapped()) {
+    note_out_of_hand(*item.payload);
+    return_item(std::move(item));
+  }
 }
 
 void WorkLedger::report_to(WorkQueueReport& report) const {

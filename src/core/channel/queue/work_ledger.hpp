@@ -19,6 +19,7 @@ class WorkPayload {
   /// A part of a message for each segment, which may be made again.
   [[nodiscard]] Draft draft() const;
   [[nodiscard]] bool is_copied() const noexcept { return is_copied_; }
+  [[nodiscard]] Bytes bytes() const noexcept;
   /// The bytes of an item that may go with others in one message; empty: it goes alone.
   [[nodiscard]] std::optional<ConstByteSpan> small_bytes() const noexcept;
 
@@ -33,9 +34,12 @@ class WorkPayload {
 /// Items and who has them. Knows nothing of channels. Used by one thread.
 //   I1  An item is in exactly one place: waiting_, or the hands of one member.
 //   I2  It leaves for good only when its holder acknowledges it, or after most_tries.
-//   I4  An answer to get_many() that the holder's user has not seen comes back without a try.
 //   I3  An item that comes back goes in front of items that were never out, in the order of its
 //       number. An item that could not be handed over goes behind all that failed less often.
+//   I4  An answer to get_many() that the holder's user has not seen comes back without a try.
+//   I5  kept_by_hands_ are the bytes of copies in members' hands, and kept_of_putters_ the number
+//   of
+//       items there that lie with whoever put them.
 class WorkLedger {
  public:
   using Member = std::uint64_t;
@@ -84,6 +88,11 @@ class WorkLedger {
 
   [[nodiscard]] std::size_t copied() const noexcept { return copied_; }
   [[nodiscard]] bool is_empty() const noexcept { return waiting_.empty() && in_hand_ == 0; }
+  /// True if an acknowledgement makes room that somebody may need: a putter's, or more than
+  /// `most` bytes of copies.
+  [[nodiscard]] bool frees_room(Bytes most) const noexcept {
+    return kept_of_putters_ != 0 || kept_by_hands_ > most;
+  }
   void drop_put() noexcept { ++dropped_; }
   void report_to(WorkQueueReport& report) const;
 
@@ -99,6 +108,8 @@ class WorkLedger {
   /// left the member's hands.
   [[nodiscard]] std::vector<std::uint64_t> take_answer(Member member, std::uint64_t request);
   void forget(const Item& item) noexcept;
+  void note_in_hand(const WorkPayload& payload) noexcept;
+  void note_out_of_hand(const WorkPayload& payload) noexcept;
 
   struct ByTurn {
     bool operator()(const Item& one, const Item& other) const noexcept {
@@ -118,6 +129,8 @@ class WorkLedger {
   std::map<std::pair<Member, std::uint64_t>, Answer> answers_;
   std::size_t in_hand_ = 0;
   std::size_t copied_ = 0;
+  Bytes kept_by_hands_ = 0;
+  std::size_t kept_of_putters_ = 0;
   std::uint64_t put_ = 0;
   std::uint64_t acknowledged_ = 0;
   std::uint64_t redelivered_ = 0;

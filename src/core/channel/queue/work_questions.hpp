@@ -37,6 +37,12 @@ class WorkQuestions {
     return !placing_.is_empty() || !asked_.empty() || !all_done_.is_empty() ||
            !all_finished_.is_empty();
   }
+  /// True if an answer depends on what members have acknowledged.
+  [[nodiscard]] bool await_acknowledgements() const noexcept {
+    return !all_done_.is_empty() || std::ranges::any_of(asked_, [](const Asked& asked) {
+      return asked.question == WorkQuestion::report;
+    });
+  }
 
  private:
   struct Asked {

@@ -26,6 +26,7 @@ constexpr std::size_t kLooksOfTurn = 64;            // at either end, before ite
 constexpr std::uint64_t kTurnsOfReport = 64;
 constexpr std::uint64_t kTurnsOfQuestion = 16;    // while items come without end
 constexpr std::chrono::seconds kMostExpected{5};  // that finish() waits for a handshake
+constexpr Bytes kMostUnheard = Bytes{64} << 10;   // of copies that acknowledgements would free
 // Requests of one member that wait here: those in flight, and others that it gave up.
 constexpr std::size_t kMostWaiting = 4 * Client::kMaxCalls;
 
@@ -68,9 +69,28 @@ class LostItems {
   std::optional<Error> untold_;
 };
 
+/// One more as long as it lives.
+class Counted {
+ public:
+  explicit Counted(unsigned& count) noexcept : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  unsigned& count_;
+};
+
 }  // namespace
 
-/// The dispatcher: one thread has all but the counters and the wish to finish.
+/// The dispatcher: one thread has all but the counters and the wish to finish. An acknowledgement
+/// wakes nobody for whom it changes nothing:
+//   I3  What lies in a member's ring and did not ring is an acknowledgement (urgency_of()).
+//   I4  A turn ends with all heard that it needs (needs_all()), or with the dispatcher rung; so
+//   while
+//       everybody sleeps, nobody waits for what I3 speaks of: wait_until_done(), finish(), a
+//       report, a putter whose slot an item in hand keeps, memory beyond kMostUnheard.
+//   I5  A wish of another thread's is there before the dispatcher is rung for it.
 class GANTRY_LOCAL WorkQueue::Impl {
  public:
   [[nodiscard]] static Result<std::shared_ptr<Impl>> make(std::string_view name,
@@ -90,7 +110,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
 
   void finish() noexcept;
   [[nodiscard]] Result<void> wait_until_done(Deadline deadline);
-  [[nodiscard]] WorkQueueReport report() const;
+  [[nodiscard]] WorkQueueReport report();
   [[nodiscard]] Result<bool> put_here(ConstByteSpan payload);
   [[nodiscard]] Result<WorkItem> take_here(Deadline deadline, int interrupt);
   void stop() noexcept;
@@ -101,6 +121,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   struct Wishes {
     bool finish = false;
     bool stop = false;
+    unsigned done = 0;  // threads in wait_until_done()
   };
   struct Leaving {
     Member member = 0;
@@ -124,7 +145,11 @@ class GANTRY_LOCAL WorkQueue::Impl {
   template <class Work>
   [[nodiscard]] auto in_turn(Work work) -> decltype(work());
   void end_with(const Error& why);
-  [[nodiscard]] Result<bool> take_in();
+  [[nodiscard]] Result<std::size_t> look(bool is_asked = false);
+  [[nodiscard]] bool needs_all() const;
+  [[nodiscard]] bool turn_needs_all() const;  // not counting other threads' wishes
+  [[nodiscard]] bool hears_enough() const { return hears_all_ || !needs_all(); }  // I4
+  [[nodiscard]] Result<bool> take_in(bool is_asked = false);
   void hand_out_all();
   void end_wait_here() noexcept;
   [[nodiscard]] std::optional<WorkItem> take_first();  // if it is a small one
@@ -164,6 +189,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   WaitingLine asking_;
   WorkQuestions questions_;
   Here here_;
+  bool hears_all_ = true;         // in the newest look
   std::vector<Leaving> leaving_;  // lines, when they have been taken in
   std::optional<Deadline> finishes_by_;
   bool is_closed_ = false;  // what is put from now on is dropped
@@ -232,23 +258,41 @@ Result<void> WorkQueue::Impl::serve() {
     if (failed_) return tl::unexpected(*failed_);
     const bool is_expecting =
         server_->inbox().is_expecting();  // after the wishes, before the looks
-    std::size_t found = 0;
-    for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
-      GANTRY_ASSIGN(finds, server_->take_one());
-    }
+    GANTRY_ASSIGN(const std::size_t found, look());
     if (wishes.finish) close_unless(is_expecting || found == kLooksOfTurn);
     hand_out_all();
     if (questions_.has_some() || !leaving_.empty())
-      answer(found < kLooksOfTurn && !is_rung(), turn % kTurnsOfQuestion == 0);
+      answer(found < kLooksOfTurn && hears_enough() && !is_rung(), turn % kTurnsOfQuestion == 0);
     if (is_closed_ && ledger_.is_empty()) end_wait_here();
     const bool is_over = is_closed_ && ledger_.is_empty() && !asking_.is_empty();
     if (found == 0 || is_over || turn % kTurnsOfReport == 0) publish_report();
     if (is_over)
       asking_.refuse_all({Code::closed, fmt::format("queue '{}': it is finished", name_), {}});
     const bool may_close = wishes.finish && !is_closed_ && !server_->inbox().is_expecting();
+    const bool may_sleep = found == 0 && !may_close && hears_enough();
     mine.unlock();
-    if (found == 0 && !may_close) sleep();
+    if (may_sleep) sleep();
   }
+}
+
+/// Takes in what has come, at most kLooksOfTurn messages: how many.
+Result<std::size_t> WorkQueue::Impl::look(bool is_asked) {
+  hears_all_ = is_asked || needs_all();
+  static_cast<void>(server_->hear(hears_all_ ? Hears::all : Hears::urgent));
+  std::size_t found = 0;
+  for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
+    GANTRY_ASSIGN(finds, server_->take_one());
+  }
+  return found;
+}
+
+bool WorkQueue::Impl::needs_all() const {
+  const Wishes wishes = wishes_now();
+  return wishes.finish || wishes.done != 0 || turn_needs_all();
+}
+bool WorkQueue::Impl::turn_needs_all() const {
+  return questions_.await_acknowledgements() || ledger_.frees_room(kMostUnheard) ||
+         ledger_.copied() >= options_.most_copied;
 }
 
 std::unique_lock<std::mutex> WorkQueue::Impl::my_turn() {
@@ -443,9 +487,13 @@ void WorkQueue::Impl::stop() noexcept {
   thread_.join();
 }
 
-WorkQueueReport WorkQueue::Impl::report() const {
+WorkQueueReport WorkQueue::Impl::report() {
+  const auto now = in_turn([&]() -> Result<WorkQueueReport> {
+    GANTRY_TRY(take_in(true));
+    return make_report();
+  });
   const std::lock_guard lock(mutex_);
-  return report_;
+  return now ? *now : report_;  // the last one, if it has ended
 }
 
 // ---- items of this process: its thread does the dispatcher's work for them
@@ -457,6 +505,7 @@ auto WorkQueue::Impl::in_turn(Work work) -> decltype(work()) {
   if (has_ended_) return fail(Code::peer_gone, fmt::format("queue '{}': it has ended", name_));
   if (failed_) return tl::unexpected(*failed_);
   auto done = guarded(std::move(work));
+  GANTRY_DEBUG_ASSERT(!done || hears_all_ || !turn_needs_all() || is_rung());  // I4
   if (!done && done.error().code != Code::timed_out) end_with(done.error());
   return done;
 }
@@ -486,7 +535,8 @@ Result<bool> WorkQueue::Impl::put_here(ConstByteSpan payload) {
     }
     ledger_.put(std::move(item));
     bool has_all = true;
-    if (!asking_.is_empty() || here_.waits) {  // maybe those who ask have left the line
+    if (!asking_.is_empty() || here_.waits ||
+        !hears_enough()) {  // maybe those who ask have left the line
       GANTRY_ASSIGN(has_all, take_in());
     }
     if (has_all) publish_report();
@@ -497,12 +547,12 @@ Result<bool> WorkQueue::Impl::put_here(ConstByteSpan payload) {
 // What has come is taken in by this thread, as far as it can: true if it was all. What is left is
 // the dispatcher's, which sleeps as before: the inbox has been looked at until nothing was there,
 // or it is rung. Then it publishes the next report: one of now could be of before what was put.
-Result<bool> WorkQueue::Impl::take_in() {
+Result<bool> WorkQueue::Impl::take_in(bool is_asked) {
   std::size_t found = 0;
-  for (bool finds = true; finds && found < kLooksOfTurn; found += finds ? 1 : 0) {
-    GANTRY_ASSIGN(finds, server_->take_one());
-  }
-  hand_out_all();
+  do {
+    GANTRY_ASSIGN(found, look(is_asked));
+    hand_out_all();
+  } while (found < kLooksOfTurn && !hears_enough());
   if (questions_.has_some() || !leaving_.empty()) answer(found < kLooksOfTurn && !is_rung(), false);
   if (found == kLooksOfTurn || questions_.has_some() || !leaving_.empty() || finishes_by_)
     ring(stop_event_.get());
@@ -584,6 +634,8 @@ void WorkQueue::Impl::show_inbox_to_dispatcher(bool is_shown) const noexcept {
 Result<void> WorkQueue::Impl::wait_until_done(Deadline deadline) {
   std::unique_lock lock(mutex_);
   const std::uint64_t before = reports_;
+  ++wishes_.done;
+  const Counted counted(wishes_.done);
   ring(stop_event_.get());
   const auto is_over = [&] {
     return why_ended_ || (reports_ > before + 1 && report_.waiting_items + report_.in_hand == 0);

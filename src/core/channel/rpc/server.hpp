@@ -115,6 +115,11 @@ class GANTRY_LOCAL Server::Impl : public std::enable_shared_from_this<Server::Im
   void look();
   /// Instead of next() and look(), with events: takes in one message. False: there was none.
   [[nodiscard]] Result<bool> take_one();
+  /// With events: Inbox::Impl::hear().
+  [[nodiscard]] bool hear(Hears hears) {
+    const std::lock_guard lock(receiving_);
+    return inbox_->hear(hears);
+  }
   [[nodiscard]] int event_descriptor() const noexcept {
     return watched_ ? watched_.get() : inbox_->event_descriptor();
   }

@@ -7,6 +7,7 @@
 #include <type_traits>
 
 #include "core/channel/wire/format.hpp"
+#include "core/sync/wait_flag.hpp"
 
 namespace gantry {
 
@@ -75,6 +76,7 @@ struct RecordToSend {
   Place place{};        // unless the payload is in the record
   ConstByteSpan small;  // if it is
   RecordExtra extra{};  // with kExtra
+  Urgency urgency = Urgency::urgent;
 
   [[nodiscard]] bool is_here() const noexcept {
     return (header.kind & kLocationMask) == static_cast<std::uint8_t>(PayloadLocation::here);
