@@ -116,6 +116,19 @@ Result<void> put_all(gantry::WorkMember& member, std::span<const gantry::ConstBy
   return {};
 }
 
+/// All of them, or none is the caller's.
+void hand_out_all(std::vector<gantry::WorkItem> items, gantry_message** messages,
+                  std::size_t* count) {
+  std::vector<std::unique_ptr<gantry_message>> made;
+  made.reserve(items.size());
+  for (gantry::WorkItem& item : items) {
+    gantry_message* one = nullptr;
+    c::hand_out_item(&one, std::move(item));
+    made.emplace_back(one);
+  }
+  for (auto& one : made) messages[(*count)++] = one.release();
+}
+
 /// `get`: of a member, a number of items and a deadline.
 template <class Get>
 gantry_code get_into(gantry_consumer* consumer, std::int64_t timeout_ns, gantry_message** messages,
@@ -128,14 +141,7 @@ gantry_code get_into(gantry_consumer* consumer, std::int64_t timeout_ns, gantry_
     auto* const member = member_of(consumer);
     if (member == nullptr) return no_member();
     GANTRY_C_ASSIGN(std::vector<gantry::WorkItem> items, get(*member, deadline));
-    std::vector<std::unique_ptr<gantry_message>> made;  // all of them, or none is the caller's
-    made.reserve(items.size());
-    for (gantry::WorkItem& item : items) {
-      gantry_message* one = nullptr;
-      c::hand_out_item(&one, std::move(item));
-      made.emplace_back(one);
-    }
-    for (auto& one : made) messages[(*count)++] = one.release();
+    hand_out_all(std::move(items), messages, count);
     return {};
   });
 }
@@ -292,27 +298,28 @@ gantry_code gantry_queue_withdraw_many(gantry_consumer* consumer, std::size_t mo
                   });
 }
 
-gantry_code gantry_queue_put_here(gantry_queue* queue, const void* data, std::size_t bytes,
-                                  int* put) {
+gantry_code gantry_queue_put_here(gantry_queue* queue, const gantry_part* items, std::size_t count,
+                                  std::size_t* put) {
   return c::guarded([&]() -> Result<void> {
     GANTRY_C_TRY(c::clear(put, "put"));
     GANTRY_C_TRY(c::check_pointer(queue, "queue"));
-    if (bytes != 0) GANTRY_C_TRY(c::check_pointer(data, "data"));
-    GANTRY_C_ASSIGN(const bool is_put,
-                    queue->queue.put_here({static_cast<const std::byte*>(data), bytes}));
-    *put = is_put ? 1 : 0;
+    GANTRY_C_ASSIGN(const auto found, items_of(items, count));
+    GANTRY_C_ASSIGN(*put, queue->queue.put_here(found));
     return {};
   });
 }
 
-gantry_code gantry_queue_take_here(gantry_queue* queue, std::int64_t timeout_ns,
-                                   int interrupt_descriptor, gantry_message** message) {
+gantry_code gantry_queue_take_here(gantry_queue* queue, std::size_t most, std::int64_t timeout_ns,
+                                   int interrupt_descriptor, gantry_message** messages,
+                                   std::size_t* count) {
   return c::guarded([&]() -> Result<void> {
-    GANTRY_C_TRY(c::clear(message, "message"));
+    GANTRY_C_TRY(c::clear(count, "count"));
+    GANTRY_C_TRY(c::check_pointer(static_cast<const void*>(messages), "messages"));
     GANTRY_C_TRY(c::check_pointer(queue, "queue"));
     GANTRY_C_ASSIGN(const auto deadline, c::deadline_of(timeout_ns));
-    GANTRY_C_ASSIGN(gantry::WorkItem item, queue->queue.take_here(deadline, interrupt_descriptor));
-    c::hand_out_item(message, std::move(item));
+    GANTRY_C_ASSIGN(std::vector<gantry::WorkItem> items,
+                    queue->queue.take_many_here(most, deadline, interrupt_descriptor));
+    hand_out_all(std::move(items), messages, count);
     return {};
   });
 }

@@ -343,12 +343,20 @@ class GANTRY_API WorkQueue {
   /// most_copied). Items of put_here() and of a member of this process have no order among each
   /// other. Errors: `invalid_argument` (it cannot be read), `peer_gone`.
   [[nodiscard]] Result<bool> put_here(ConstByteSpan payload);
+  /// The same of each, in their order and several in one turn: returns how many were put, the first
+  /// ones. The next one must be put by a member, or the next call says why it was not put.
+  [[nodiscard]] Result<std::size_t> put_here(std::span<const ConstByteSpan> items);
   /// Returns the next item, acknowledged, if a small one is next and no worker waits. If there is
   /// none, waits for it until `deadline`, before workers that come later. One thread waits so at a
   /// time. A readable `interrupt_descriptor` (-1: none) ends the wait. Errors: `timed_out` (also
   /// before the deadline: get() of a member finds out what there is), `interrupted`, `peer_gone`.
   [[nodiscard]] Result<WorkItem> take_here(Deadline deadline = Deadline::now(),
                                            int interrupt_descriptor = -1);
+  /// The same of up to `most` small items that are there: at least one. Errors also:
+  /// `invalid_argument` (`most` is 0).
+  [[nodiscard]] Result<std::vector<WorkItem>> take_many_here(std::size_t most,
+                                                             Deadline deadline = Deadline::now(),
+                                                             int interrupt_descriptor = -1);
 
   class Impl;
 
@@ -407,9 +415,9 @@ class GANTRY_API WorkItem {
   void give_back() noexcept;
 
   Message message_;
-  std::shared_ptr<const std::vector<std::byte>> batch_;  // of an item that came with others
-  ConstByteSpan part_;                                   // of batch_
-  std::shared_ptr<Acknowledger> acknowledger_;           // null: no acknowledgement is due
+  std::shared_ptr<const void> batch_;           // of an item that came with others
+  ConstByteSpan part_;                          // of batch_
+  std::shared_ptr<Acknowledger> acknowledger_;  // null: no acknowledgement is due
   std::uint64_t number_ = 0;
   unsigned tries_ = 0;
 };

@@ -37,18 +37,20 @@ GANTRY_C_API gantry_code gantry_queue_withdraw_many(gantry_consumer* consumer, s
                                                     int64_t timeout_ns, gantry_message** messages,
                                                     size_t* count);
 
-/// In the queue's own process, without a putting end: puts a copy of a small item at once. `*put`
-/// is 0 if it must go by an end: it is larger than GANTRY_QUEUE_MOST_BATCHED_ITEM, or the queue
-/// counts its items (gantry_queue_options.most_items, most_copied). Has no order with items of
-/// ends. Any thread.
-GANTRY_C_API gantry_code gantry_queue_put_here(gantry_queue* queue, const void* data, size_t bytes,
-                                               int* put);
-/// The next item, acknowledged, if a small one is next and no end waits. Waits for one up to
-/// `timeout_ns`, one thread at a time, until `interrupt_descriptor` (-1: none) is readable.
-/// GANTRY_TIMED_OUT, also before that time: gantry_receive() of a getting end finds out what there
-/// is. Any thread.
-GANTRY_C_API gantry_code gantry_queue_take_here(gantry_queue* queue, int64_t timeout_ns,
-                                                int interrupt_descriptor, gantry_message** message);
+/// In the queue's own process, without a putting end: puts copies of small items at once, bytes as
+/// for gantry_queue_put_many(), in their order. `*put` says how many, the first ones. The next one
+/// must go by an end: it is larger than GANTRY_QUEUE_MOST_BATCHED_ITEM, or the queue counts its
+/// items (gantry_queue_options.most_items, most_copied); or the next call says what keeps it. Has
+/// no order with items of ends. Any thread.
+GANTRY_C_API gantry_code gantry_queue_put_here(gantry_queue* queue, const gantry_part* items,
+                                               size_t count, size_t* put);
+/// The next small items, acknowledged, if no end waits: at least one, at most `most`, for which
+/// `messages` has room. Waits for one up to `timeout_ns`, one thread at a time, until
+/// `interrupt_descriptor` (-1: none) is readable. GANTRY_TIMED_OUT, also before that time:
+/// gantry_receive() of a getting end finds out what there is. Any thread.
+GANTRY_C_API gantry_code gantry_queue_take_here(gantry_queue* queue, size_t most,
+                                                int64_t timeout_ns, int interrupt_descriptor,
+                                                gantry_message** messages, size_t* count);
 
 enum {
   /// Fills in the report; it includes everything that this process put before.

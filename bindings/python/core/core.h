@@ -134,6 +134,7 @@ typedef struct Message {
 } Message;
 PyObject* message_new(gantry_message* handle, Held* held);
 PyObject* message_of_look(gantry_message* handle, End* end);
+PyObject* load_items(PyObject* module, PyObject* arguments);
 void held_release(Held* held);
 
 // ---- arrow.c: tables, by the structs of the Arrow C data interface
@@ -146,6 +147,9 @@ PyObject* table_from_address(PyObject* module, PyObject* arguments);
 PyObject* item_encode(PyObject* module, PyObject* object);  // bytes, or None: pickle has to do it
 /// The object and the bytes that it took; None: it is a pickle. Whoever put it may write to it.
 PyObject* item_decode(const void* bytes, size_t count);
+/// The object alone, of what does not begin with kPickle; `used`: its bytes, of at least one.
+PyObject* item_decode_value(const void* bytes, size_t count, Py_ssize_t* used);
+enum { kPickle = 0x80 };  // the first byte of each pickle, and of no item that is none
 
 // ---- queue.c: what the ends of a queue have
 PyObject* queue_get_many(PyObject* self, PyObject* arguments);

@@ -128,16 +128,23 @@ static PyObject* read_value(ItemReader* reader, int depth) {
   }
 }
 
-PyObject* item_decode(const void* bytes, size_t count) {
-  const unsigned char* const first = bytes;
-  if (count == 0) return refuse();
-  if (*first == 0x80) Py_RETURN_NONE;
+PyObject* item_decode_value(const void* bytes, size_t count, Py_ssize_t* used) {
   // A copy: whoever put it may write to it meanwhile. What stands behind is not the item's.
   unsigned char copy[kItemMost];
   const size_t copied = count < sizeof copy ? count : sizeof copy;
-  memcpy(copy, first, copied);
+  memcpy(copy, bytes, copied);
   ItemReader reader = {copy, copied};
   PyObject* const value = read_value(&reader, 0);
+  *used = (Py_ssize_t)(reader.at - copy);
+  return value;
+}
+
+PyObject* item_decode(const void* bytes, size_t count) {
+  const unsigned char* const first = bytes;
+  if (count == 0) return refuse();
+  if (*first == kPickle) Py_RETURN_NONE;
+  Py_ssize_t used = 0;
+  PyObject* const value = item_decode_value(bytes, count, &used);
   if (value == NULL) return NULL;
-  return Py_BuildValue("(Nn)", value, (Py_ssize_t)(reader.at - copy));
+  return Py_BuildValue("(Nn)", value, used);
 }

@@ -1,6 +1,7 @@
 // A received message. Its memory goes back to its sender with the last Memory that lies in it.
 
 #include "core.h"
+#include "item_code.h"
 
 void held_release(Held* held) {
   if (held != NULL && --held->owners == 0) PyMem_Free(held);
@@ -158,6 +159,64 @@ static PyObject* message_item(PyObject* self, PyObject* unused) {
       code == GANTRY_OK ? item_decode(segment.data, segment.bytes) : raise_code(code);
   --message->memories;
   return found;
+}
+
+/// The object of a small item without buffers and with nothing behind it: 1; 0: it needs more care;
+/// -1 and an exception.
+static int load_item(Message* message, PyObject* loads, PyObject** object) {
+  gantry_segment segment = {.size = sizeof segment};
+  if (message->info.segments != 1 || message->info.bytes > kItemMost) return 0;
+  if (begin_look(message) != 0) return -1;
+  PyObject* found = NULL;
+  const gantry_code code = gantry_message_segment(message->handle, 0, &segment);
+  const unsigned char* const bytes = segment.data;
+  const Py_ssize_t count = (Py_ssize_t)segment.bytes;
+  int done = 0;
+  if (code != GANTRY_OK) {
+    raise_code(code);
+    done = -1;
+  } else if (count > 0 && *bytes != kPickle) {
+    Py_ssize_t used = 0;
+    found = item_decode_value(bytes, segment.bytes, &used);
+    done = found == NULL ? -1 : used == count;
+  } else if (count > 0 && bytes[count - 1] == '.') {
+    found = PyObject_CallFunction(loads, "y#", (const char*)bytes, count);
+    done = found == NULL ? -1 : 1;
+  }
+  --message->memories;
+  if (done != 1) Py_CLEAR(found);
+  *object = found;
+  return done;
+}
+
+/// load_items(messages, most, loads): the objects of the first messages of a list, as far as they
+/// need no more care. An exception is the first one's; it is for the next call if it is another's.
+PyObject* load_items(PyObject* module, PyObject* arguments) {
+  (void)module;
+  PyObject *messages, *loads;
+  Py_ssize_t most;
+  if (!PyArg_ParseTuple(arguments, "O!nO", &PyList_Type, &messages, &most, &loads)) return NULL;
+  PyObject* const objects = PyList_New(0);
+  for (Py_ssize_t i = 0; objects != NULL && i < most && i < PyList_Size(messages); ++i) {
+    PyObject* const message = PyList_GetItem(messages, i);
+    PyObject* object = NULL;
+    if (message == NULL || !Py_IS_TYPE(message, message_type)) break;
+    Py_INCREF(message);  // loads() may run anything
+    int done = load_item((Message*)message, loads, &object);
+    Py_DECREF(message);
+    if (done == 1) done = PyList_Append(objects, object) == 0 ? 1 : -1;
+    Py_XDECREF(object);
+    if (done == 0) break;
+    if (done == -1 && i > 0 && PyErr_ExceptionMatches(PyExc_Exception)) {
+      PyErr_Clear();
+      break;
+    }
+    if (done == -1) {
+      Py_DECREF(objects);
+      return NULL;
+    }
+  }
+  return objects;
 }
 
 static Memory* view_of(Message* message, size_t index) {

@@ -48,34 +48,65 @@ static PyObject* say_put(size_t count) {
   return NULL;
 }
 
-/// put_here(bytes): False if it must go by an end. As put_many(), after an exception.
-static PyObject* queue_put_here(PyObject* self, PyObject* item) {
+/// Each item's bytes, which `list` keeps alive.
+static gantry_part* parts_of_list(PyObject* list, size_t count);
+
+/// put_here(items): how many of a tuple of bytes were put, the first ones; the next one must go by
+/// an end. As put_many(), after an exception.
+static PyObject* queue_put_here(PyObject* self, PyObject* list) {
   gantry_queue* const handle = ((Queue*)self)->handle;
-  char* data;
-  Py_ssize_t bytes;
-  int put = 0;
-  if (handle == NULL) Py_RETURN_FALSE;
-  if (PyBytes_AsStringAndSize(item, &data, &bytes) != 0) return NULL;
-  const gantry_code code = gantry_queue_put_here(handle, data, (size_t)bytes, &put);
+  size_t put = 0;
+  if (!PyTuple_Check(list)) return PyErr_Format(PyExc_TypeError, "items: a tuple is needed");
+  if (handle == NULL) return PyLong_FromSize_t(0);
+  const size_t count = (size_t)PyTuple_Size(list);
+  gantry_part* const items = parts_of_list(list, count);
+  if (items == NULL) return NULL;
+  const gantry_code code = gantry_queue_put_here(handle, items, count, &put);
+  PyMem_Free(items);
   if (code != GANTRY_OK) return raise_code(code);
-  return PyErr_CheckSignals() != 0 ? say_put((size_t)put) : PyBool_FromLong(put);
+  return PyErr_CheckSignals() != 0 ? say_put(put) : PyLong_FromSize_t(put);
 }
 
+struct Getting {
+  size_t most, count;
+  int interrupt;
+  gantry_message* messages[GANTRY_QUEUE_MOST_BATCHED];
+};
+
 static gantry_code take_here_step(void* handle, void* arguments, int64_t timeout_ns) {
-  const End* const end = ((void**)arguments)[0];
-  return gantry_queue_take_here(handle, timeout_ns, end->interrupt[0], ((void**)arguments)[1]);
+  struct Getting* const it = arguments;
+  return gantry_queue_take_here(handle, it->most, timeout_ns, it->interrupt, it->messages,
+                                &it->count);
 }
 
 /// take_here(timeout): the next item, or None if none came or an end has to look for it.
 static PyObject* queue_take_here(PyObject* self, PyObject* seconds) {
   End* const end = (End*)self;
-  gantry_message* message = NULL;
-  void* arguments[] = {end, &message};
   const int64_t timeout_ns = timeout_of(seconds);
   if (timeout_ns == -2) return NULL;
-  const gantry_code code = end_run(end, take_here_step, arguments, timeout_ns, kQuick);
-  if (code == GANTRY_OK) return message_new(message, NULL);
+  struct Getting it;
+  it.most = 1, it.count = 0, it.interrupt = end->interrupt[0];
+  const gantry_code code = end_run(end, take_here_step, &it, timeout_ns, kQuick);
+  if (code == GANTRY_OK) return message_new(it.messages[0], NULL);
   if (code == GANTRY_TIMED_OUT) Py_RETURN_NONE;
+  return raise_code(code);
+}
+
+static int read_getting(PyObject* arguments, struct Getting* it, int64_t* timeout_ns,
+                        PyObject** into);
+static int add_messages(const struct Getting* it, Held* held, PyObject* list);
+
+/// take_many_here(most, timeout, into): as get_many() of an end.
+static PyObject* queue_take_many_here(PyObject* self, PyObject* arguments) {
+  End* const end = (End*)self;
+  struct Getting it;
+  int64_t timeout_ns;
+  PyObject* into;
+  if (read_getting(arguments, &it, &timeout_ns, &into) != 0) return NULL;
+  it.interrupt = end->interrupt[0];
+  const gantry_code code = end_run(end, take_here_step, &it, timeout_ns, kQuick);
+  if (code == GANTRY_OK) return add_messages(&it, NULL, into) == 0 ? Py_NewRef(Py_True) : NULL;
+  if (code == GANTRY_TIMED_OUT) Py_RETURN_FALSE;
   return raise_code(code);
 }
 
@@ -94,6 +125,7 @@ static PyMethodDef queue_methods[] = {{"close", end_close_now, METH_NOARGS, NULL
                                       {"leave", end_leave, METH_NOARGS, NULL},
                                       {"put_here", queue_put_here, METH_O, NULL},
                                       {"take_here", queue_take_here, METH_O, NULL},
+                                      {"take_many_here", queue_take_many_here, METH_VARARGS, NULL},
                                       {0}};
 static PyType_Slot queue_slots[] = {{Py_tp_new, queue_make},
                                     {Py_tp_dealloc, end_dealloc},
@@ -139,11 +171,6 @@ PyObject* queue_get(PyObject* self, PyObject* seconds) {
 
 // ---- get_many(most, timeout, into)
 
-struct Getting {
-  size_t most, count;
-  gantry_message* messages[GANTRY_QUEUE_MOST_BATCHED];
-};
-
 static gantry_code get_many_step(void* handle, void* arguments, int64_t timeout_ns) {
   struct Getting* const it = arguments;
   return gantry_queue_get_many(handle, it->most, timeout_ns, it->messages, &it->count);
@@ -170,19 +197,27 @@ static int add_messages(const struct Getting* it, Held* held, PyObject* list) {
   return done;
 }
 
+static int read_getting(PyObject* arguments, struct Getting* it, int64_t* timeout_ns,
+                        PyObject** into) {
+  PyObject *most, *seconds;
+  uint64_t wanted;
+  if (!PyArg_ParseTuple(arguments, "OOO!", &most, &seconds, &PyList_Type, into) ||
+      read_number64(most, "most", &wanted) != 0)
+    return -1;
+  *timeout_ns = timeout_of(seconds);
+  it->most = wanted < GANTRY_QUEUE_MOST_BATCHED ? wanted : GANTRY_QUEUE_MOST_BATCHED;
+  it->count = 0;
+  return *timeout_ns == -2 ? -1 : 0;
+}
+
 /// Appends what it gets to the list `into`, where a signal's handler that raises leaves it. Returns
 /// whether there was something.
 PyObject* queue_get_many(PyObject* self, PyObject* arguments) {
   End* const end = (End*)self;
-  PyObject *most, *seconds, *into;
-  uint64_t wanted;
-  if (!PyArg_ParseTuple(arguments, "OOO!", &most, &seconds, &PyList_Type, &into) ||
-      read_number64(most, "most", &wanted) != 0)
-    return NULL;
-  const int64_t timeout_ns = timeout_of(seconds);
-  if (timeout_ns == -2) return NULL;
-  struct Getting it = {.count = 0};
-  it.most = wanted < GANTRY_QUEUE_MOST_BATCHED ? wanted : GANTRY_QUEUE_MOST_BATCHED;
+  struct Getting it;
+  int64_t timeout_ns;
+  PyObject* into;
+  if (read_getting(arguments, &it, &timeout_ns, &into) != 0) return NULL;
   gantry_code code = end_run(end, get_many_step, &it, timeout_ns, kQuick);
   if (code == GANTRY_TIMED_OUT) code = end_run(end, withdraw_many_step, &it, kPatienceNs, kLong);
   if (code == GANTRY_OK)
@@ -208,7 +243,6 @@ static gantry_code put_many_step(void* handle, void* arguments, int64_t timeout_
   return code;
 }
 
-/// Each item's bytes, which `list` keeps alive.
 static gantry_part* parts_of_list(PyObject* list, size_t count) {
   gantry_part* const items = PyMem_Calloc(count + 1, sizeof *items);
   if (items == NULL) return (gantry_part*)PyErr_NoMemory();

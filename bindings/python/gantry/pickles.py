@@ -135,7 +135,7 @@ def dumps_item(value: Any, carried: bytes = b"") -> Any:
     stream.write(carried)
     if buffers:
         return (stream.getbuffer(), *(buffer.raw() for buffer in buffers))
-    return stream.getbuffer()
+    return stream.getvalue()
 
 
 def loads_item(core: Message, copies: bool) -> tuple[Any, str | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import pickle
 import threading
 import time
 import weakref
@@ -187,21 +188,22 @@ class Queue:
             error.put = put + getattr(error, "put", 0)  # type: ignore[attr-defined]
             raise
 
-    def _put_here(self, parts: Any) -> bool:
-        """Without a message, in the process that made it, until something has to go by a message:
-        then all does, so that what is put stays in its order."""
+    def _put_here(self, coded: list[Any]) -> int:
+        """The first ones without a message, in the process that made it, until something has to go
+        by a message: then all does, so that what is put stays in its order. How many."""
         here = self._here
-        return (
-            here is not None and not self._maxsize and self._putting is None and self._feeder.is_idle
-            and isinstance(parts, bytes) and here.put_here(parts)
-        )  # fmt: skip
+        if (
+            here is None or self._maxsize or self._putting is not None or not self._feeder.is_idle
+            or not isinstance(coded[0], bytes)
+        ):  # fmt: skip
+            return 0
+        return here.put_here(tuple(takewhile(lambda parts: isinstance(parts, bytes), coded)))
 
     def _put_coded(self, coded: list[Any]) -> int:
         """All of them. Behind what waits in the feeder, or what has no room, by the feeder."""
         put = 0
         try:
-            while put < len(coded) and self._put_here(coded[put]):
-                put += 1
+            put = self._put_here(coded) if coded else 0
             if self._feeder.is_idle and put < len(coded):
                 end = self._putting or self._open_putting(None)
                 while put < len(coded) and (
@@ -234,7 +236,7 @@ class Queue:
     def _put_parts(
         self, parts: Any, fail: Callable[[BaseException], None] = print_exception
     ) -> None:
-        if self._put_here(parts):
+        if self._put_here([parts]):
             return
         if self._feeder.is_idle:
             with contextlib.suppress(TimedOut):
@@ -371,8 +373,16 @@ class Queue:
         with self._keeping:
             if self._redeliver:
                 most = min(most, max(SLOTS - len(self._in_hand), 0))
-            items: list[Any] = []
-            for core in self._kept[:most]:
+            try:
+                items = _core.load_items(self._kept, most, pickle.loads)
+            except Exception:
+                core = self._kept.pop(0)
+                if self._redeliver:
+                    core.done()  # nobody else could read it either
+                raise
+            if items:
+                self._of_thread.traceparent = None
+            for core in self._kept[len(items) : most]:
                 try:
                     items.append(self._load(core))
                 except Exception:
@@ -391,6 +401,12 @@ class Queue:
     def _take_many(self, most: int, timeout: float | None) -> bool:
         if self._redeliver:
             most = max(min(most, SLOTS - len(self._in_hand)), 1)
+        elif self._here is not None and not self._closed:
+            deadline = None if timeout is None else time.monotonic() + timeout
+            with contextlib.suppress(PeerGone, TimedOut):  # another thread waits for the next item
+                if self._here.take_many_here(most, timeout, self._kept):
+                    return True
+            timeout = None if deadline is None else max(deadline - time.monotonic(), 0)
         return bool(
             self._taken(timeout, lambda end, left: end.get_many(most, left, self._kept))
         )

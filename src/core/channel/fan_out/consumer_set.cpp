@@ -178,11 +178,6 @@ void ConsumerSet::wake_producer() const noexcept {
   if (event_) ring(event_.get());
 }
 
-void ConsumerSet::wake_for_unread() noexcept {
-  for (const auto& consumer : consumers_)
-    if (consumer->unread() != 0) consumer->wake();
-}
-
 // ---- taking in what they did -----------------------------------------------------------------
 
 void ConsumerSet::refresh() {

@@ -225,8 +225,6 @@ class ConsumerSet {
   void sleep_on(SharedFd event) noexcept { event_ = std::move(event); }
   /// Called by another thread of this process when the consumers have changed.
   void wake_producer() const noexcept;
-  /// Rings the consumers that sleep while messages lie in their rings, quiet ones too.
-  void wake_for_unread() noexcept;
   /// All consumers that may ring, also departed ones.
   template <class Visit>
   void for_each_ringing(Visit visit) {

@@ -20,9 +20,8 @@ namespace gantry {
 ///   I8  No kept message has a larger number than the latest.
 ///   I11 needed_ is at most the number of the oldest message whose place a consumer that is served
 ///       may read; one that joins gets messages that others had not taken, or later ones.
-///   I12 A quiet message leaves at least half of its ring free; and before this end waits, it rings
-///       for what is unread (ConsumerSet::wake_for_unread()). So no sender waits for what lies in a
-///       ring and did not ring.
+///   I12 A quiet message leaves at least half of its ring free. Whatever else takes a place there
+///       rings, so no sender waits for room that lies in a ring and did not ring.
 class Publisher {
  public:
   Publisher(const Pool& pool, const ConsumerSet::Limits& limits)

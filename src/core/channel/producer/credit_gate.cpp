@@ -86,7 +86,6 @@ Result<void> CreditGate::sleep(Lock& lock, Deadline deadline, const Condition& r
   const trace::WaitProbe probe(core_.name, awaited);
   const std::uint64_t started = trace::ticks_and_look();
   stop_watching();
-  core_.consumers->wake_for_unread();
   caller_waits_ = true;
   core_.counters->waits.begin(started);
   trace::OpenWait open(core_.trace, started, awaited, peer());

@@ -111,8 +111,9 @@ class GANTRY_LOCAL WorkQueue::Impl {
   void finish() noexcept;
   [[nodiscard]] Result<void> wait_until_done(Deadline deadline);
   [[nodiscard]] WorkQueueReport report();
-  [[nodiscard]] Result<bool> put_here(ConstByteSpan payload);
-  [[nodiscard]] Result<WorkItem> take_here(Deadline deadline, int interrupt);
+  [[nodiscard]] Result<std::size_t> put_here(std::span<const ConstByteSpan> items);
+  [[nodiscard]] Result<std::vector<WorkItem>> take_here(std::size_t most, Deadline deadline,
+                                                        int interrupt);
   void stop() noexcept;
   [[nodiscard]] bool is_ours() const noexcept { return fork_guard_.is_this(); }
 
@@ -134,10 +135,11 @@ class GANTRY_LOCAL WorkQueue::Impl {
   [[nodiscard]] Result<void> serve();
   /// The thread of this process that waits in take_here(), before all members that ask.
   struct Here {
-    bool waits = false;   // and gets the first item, or is sent away
+    bool waits = false;   // and gets the first items, or is sent away
     bool sleeps = false;  // and is rung when that has happened
     bool is_rung = false;
-    std::optional<WorkItem> item;
+    std::size_t most = 1;
+    std::vector<WorkItem> items;
   };
 
   /// The dispatcher's thread and those of put_here() have their turns in the order of their coming.
@@ -145,6 +147,7 @@ class GANTRY_LOCAL WorkQueue::Impl {
   template <class Work>
   [[nodiscard]] auto in_turn(Work work) -> decltype(work());
   void end_with(const Error& why);
+  [[nodiscard]] Result<std::size_t> put_some_here(std::span<const ConstByteSpan> items);
   [[nodiscard]] Result<std::size_t> look(bool is_asked = false);
   [[nodiscard]] bool needs_all() const;
   [[nodiscard]] bool turn_needs_all() const;  // not counting other threads' wishes
@@ -152,8 +155,8 @@ class GANTRY_LOCAL WorkQueue::Impl {
   [[nodiscard]] Result<bool> take_in(bool is_asked = false);
   void hand_out_all();
   void end_wait_here() noexcept;
-  [[nodiscard]] std::optional<WorkItem> take_first();  // if it is a small one
-  [[nodiscard]] Result<WorkItem> wait_here(Deadline deadline, int interrupt);
+  [[nodiscard]] std::vector<WorkItem> take_first(std::size_t most);  // as far as they are small
+  [[nodiscard]] Result<std::vector<WorkItem>> wait_here(Deadline deadline, int interrupt);
   void show_inbox_to_dispatcher(bool is_shown) const noexcept;
   void take_request(Request request);
   void take(Inbox::Delivery delivery);
@@ -329,7 +332,7 @@ void WorkQueue::Impl::sleep() const {
 // A thread that waits here is before all members that ask: it was let in when none did.
 void WorkQueue::Impl::hand_out_all() {
   if (here_.waits && ledger_.has_waiting()) {
-    here_.item = take_first();
+    here_.items = take_first(here_.most);
     end_wait_here();
   }
   hand_out(ledger_, asking_);
@@ -515,32 +518,56 @@ void WorkQueue::Impl::end_with(const Error& why) {
   ring(stop_event_.get());
 }
 
-Result<bool> WorkQueue::Impl::put_here(ConstByteSpan payload) {
-  if (payload.size() > WorkMember::kMostBatchedItem || options_.most_items != 0) return false;
-  auto copy = std::make_shared<std::vector<std::byte>>();
-  copy->reserve(payload.size() + 1);  // an empty item has an address
-  if (!append_guarded(*copy, payload))
-    return fail(
-        Code::invalid_argument,
-        fmt::format("queue '{}': an item of {} bytes that cannot be read", name_, payload.size()),
-        "pass the address of its bytes, or an empty item");
-  const ConstByteSpan bytes(copy->data(), copy->size());
-  auto item = std::make_shared<WorkPayload>(std::move(copy), bytes, true);
-  return in_turn([&]() -> Result<bool> {
-    if (ledger_.copied() >= options_.most_copied) return false;
-    questions_.note_put(kHere);
-    if (is_closed_) {
-      ledger_.drop_put();
-      return true;
+Result<std::size_t> WorkQueue::Impl::put_here(std::span<const ConstByteSpan> items) {
+  if (options_.most_items != 0) return 0;
+  std::size_t done = 0;
+  while (done < items.size()) {
+    const auto put = put_some_here(items.subspan(done));
+    if (!put && done == 0) return put;
+    if (!put || *put == 0) break;  // the next call says why
+    done += *put;
+  }
+  return done;
+}
+
+// The first ones, in one turn, so that those who wait get several at once: as many as go together.
+Result<std::size_t> WorkQueue::Impl::put_some_here(std::span<const ConstByteSpan> items) {
+  std::size_t count = 0;
+  Bytes bytes = 0;
+  while (count < std::min(items.size(), WorkMember::kMostBatched) &&
+         items[count].size() <= WorkMember::kMostBatchedItem &&
+         bytes + items[count].size() <= WorkMember::kMostBatchBytes)
+    bytes += items[count++].size();
+  if (count == 0) return 0;
+  const auto copy = std::make_shared<std::vector<std::byte>>();
+  copy->reserve(bytes + 1);  // an empty item has an address
+  std::vector<std::shared_ptr<WorkPayload>> payloads;
+  payloads.reserve(count);
+  for (const ConstByteSpan item : items.first(count)) {
+    const std::byte* const at = copy->data() + copy->size();
+    if (!append_guarded(*copy, item)) {
+      if (!payloads.empty()) break;  // the next call says so
+      return fail(
+          Code::invalid_argument,
+          fmt::format("queue '{}': an item of {} bytes that cannot be read", name_, item.size()),
+          "pass the address of its bytes, or an empty item");
     }
-    ledger_.put(std::move(item));
+    payloads.push_back(std::make_shared<WorkPayload>(copy, ConstByteSpan(at, item.size()), true));
+  }
+  return in_turn([&]() -> Result<std::size_t> {
+    const std::size_t room =
+        options_.most_copied - std::min(ledger_.copied(), options_.most_copied);
+    if (payloads.size() > room) payloads.resize(room);
+    for (auto& payload : payloads) {
+      questions_.note_put(kHere);
+      is_closed_ ? ledger_.drop_put() : ledger_.put(std::move(payload));
+    }
     bool has_all = true;
-    if (!asking_.is_empty() || here_.waits ||
-        !hears_enough()) {  // maybe those who ask have left the line
+    if (!asking_.is_empty() || here_.waits || !hears_enough()) {  // maybe those who ask have left
       GANTRY_ASSIGN(has_all, take_in());
     }
     if (has_all) publish_report();
-    return true;
+    return payloads.size();
   });
 }
 
@@ -559,36 +586,48 @@ Result<bool> WorkQueue::Impl::take_in(bool is_asked) {
   return found < kLooksOfTurn;
 }
 
-std::optional<WorkItem> WorkQueue::Impl::take_first() {
-  const auto payload = ledger_.next_payload();
-  const auto bytes = payload == nullptr ? std::nullopt : payload->small_bytes();
-  if (!bytes) return std::nullopt;
-  WorkItem item;
-  item.batch_ = std::make_shared<const std::vector<std::byte>>(bytes->begin(), bytes->end());
-  item.part_ = *item.batch_;
-  const WorkLedger::Item given = ledger_.hand_to(kHere);
-  item.number_ = given.number;
-  item.tries_ = given.tries;
-  ledger_.acknowledge(kHere, given.number);
-  return item;
+std::vector<WorkItem> WorkQueue::Impl::take_first(std::size_t most) {
+  std::vector<WorkItem> items;
+  items.reserve(std::min(most, ledger_.waiting()));
+  while (items.size() < most) {
+    auto payload = ledger_.next_payload();
+    const auto bytes = payload == nullptr ? std::nullopt : payload->small_bytes();
+    if (!bytes) break;
+    const WorkLedger::Item given = ledger_.hand_to(kHere);
+    WorkItem& item = items.emplace_back();
+    item.part_ = *bytes;
+    if (payload->is_copied()) {
+      item.batch_ = std::move(payload);
+    } else {  // the putter wants its slot back
+      const auto copy = std::make_shared<std::vector<std::byte>>(bytes->begin(), bytes->end());
+      item.part_ = *copy;
+      item.batch_ = copy;
+    }
+    item.number_ = given.number;
+    item.tries_ = given.tries;
+    ledger_.acknowledge(kHere, given.number);
+  }
+  return items;
 }
 
-Result<WorkItem> WorkQueue::Impl::take_here(Deadline deadline, int interrupt) {
+Result<std::vector<WorkItem>> WorkQueue::Impl::take_here(std::size_t most, Deadline deadline,
+                                                         int interrupt) {
   std::unique_lock alone(waiting_here_, std::defer_lock);
   const bool may_wait = !deadline.passed() && alone.try_lock();
   bool waits = false;
-  auto first = in_turn([&]() -> Result<WorkItem> {
+  auto first = in_turn([&]() -> Result<std::vector<WorkItem>> {
     GANTRY_ASSIGN(const bool has_all, take_in());
     // An item that a member gives up, and that comes back, is before the others.
     const bool is_next = asking_.is_empty() && leaving_.empty();
-    auto item = is_next ? take_first() : std::nullopt;
-    waits = !item && may_wait && is_next && !ledger_.has_waiting() && !is_closed_;
+    auto items = is_next ? take_first(most) : std::vector<WorkItem>();
+    waits = items.empty() && may_wait && is_next && !ledger_.has_waiting() && !is_closed_;
     if (waits) {
       here_.waits = here_.sleeps = true;
+      here_.most = most;
       show_inbox_to_dispatcher(false);
     }
     if (has_all) publish_report();
-    if (item) return *std::move(item);
+    if (!items.empty()) return items;
     return fail(Code::timed_out, fmt::format("queue '{}': nothing waits", name_));
   });
   return waits ? wait_here(deadline, interrupt) : std::move(first);
@@ -597,7 +636,7 @@ Result<WorkItem> WorkQueue::Impl::take_here(Deadline deadline, int interrupt) {
 // Meanwhile this thread has the dispatcher's turns, so that a message wakes one thread:
 //   I1  While here_.waits, this thread sleeps on the inbox, and the dispatcher does not.
 //   I2  here_.waits ends in somebody's turn, with an item or without, and this thread is told.
-Result<WorkItem> WorkQueue::Impl::wait_here(Deadline deadline, int interrupt) {
+Result<std::vector<WorkItem>> WorkQueue::Impl::wait_here(Deadline deadline, int interrupt) {
   const trace::WaitProbe probe(name_, trace::Awaited::message);
   for (;;) {
     const unsigned rung =
@@ -614,7 +653,7 @@ Result<WorkItem> WorkQueue::Impl::wait_here(Deadline deadline, int interrupt) {
     if (here_.sleeps) continue;
     if (std::exchange(here_.is_rung, false)) drain(here_event_.get());
     show_inbox_to_dispatcher(true);
-    if (auto item = std::exchange(here_.item, std::nullopt)) return *std::move(item);
+    if (!here_.items.empty()) return std::exchange(here_.items, {});
     if (failed_) return tl::unexpected(*failed_);
     if (has_ended_) return fail(Code::peer_gone, fmt::format("queue '{}': it has ended", name_));
     if (is_interrupted)
@@ -687,15 +726,25 @@ Result<void> WorkQueue::wait_until_done(Deadline deadline) {
   });
 }
 Result<bool> WorkQueue::put_here(ConstByteSpan payload) {
-  return guarded_on(impl_, "WorkQueue", [&]() -> Result<bool> {
+  return put_here({&payload, 1}).map([](std::size_t put) { return put == 1; });
+}
+Result<std::size_t> WorkQueue::put_here(std::span<const ConstByteSpan> items) {
+  return guarded_on(impl_, "WorkQueue", [&]() -> Result<std::size_t> {
     if (!impl_->is_ours()) return belongs_to_parent("this queue");
-    return impl_->put_here(payload);
+    return impl_->put_here(items);
   });
 }
 Result<WorkItem> WorkQueue::take_here(Deadline deadline, int interrupt_descriptor) {
-  return guarded_on(impl_, "WorkQueue", [&]() -> Result<WorkItem> {
+  return take_many_here(1, deadline, interrupt_descriptor).map([](auto items) {
+    return std::move(items.front());
+  });
+}
+Result<std::vector<WorkItem>> WorkQueue::take_many_here(std::size_t most, Deadline deadline,
+                                                        int interrupt_descriptor) {
+  return guarded_on(impl_, "WorkQueue", [&]() -> Result<std::vector<WorkItem>> {
     if (!impl_->is_ours()) return belongs_to_parent("this queue");
-    return impl_->take_here(deadline, interrupt_descriptor);
+    if (most == 0) return fail(Code::invalid_argument, "queue: 0 items to take", "1 or more");
+    return impl_->take_here(most, deadline, interrupt_descriptor);
   });
 }
 WorkQueueReport WorkQueue::report() const {
