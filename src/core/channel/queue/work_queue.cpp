@@ -264,8 +264,8 @@ Result<void> WorkQueue::Impl::serve() {
     GANTRY_ASSIGN(const std::size_t found, look());
     if (wishes.finish) close_unless(is_expecting || found == kLooksOfTurn);
     hand_out_all();
-    if (questions_.has_some() || !leaving_.empty())
-      answer(found < kLooksOfTurn && hears_enough() && !is_rung(), turn % kTurnsOfQuestion == 0);
+    if ((questions_.has_some() || !leaving_.empty()) && hears_enough())
+      answer(found < kLooksOfTurn && !is_rung(), turn % kTurnsOfQuestion == 0);
     if (is_closed_ && ledger_.is_empty()) end_wait_here();
     const bool is_over = is_closed_ && ledger_.is_empty() && !asking_.is_empty();
     if (found == 0 || is_over || turn % kTurnsOfReport == 0) publish_report();
