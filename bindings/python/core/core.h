@@ -145,6 +145,7 @@ PyObject* table_from_address(PyObject* module, PyObject* arguments);
 
 // ---- item.c: small items of a queue, without pickle
 PyObject* item_encode(PyObject* module, PyObject* object);  // bytes, or None: pickle has to do it
+PyObject* item_encode_array(PyObject* module, PyObject* array);  // of NumPy's; the same
 /// The object and the bytes that it took; None: it is a pickle. Whoever put it may write to it.
 PyObject* item_decode(const void* bytes, size_t count);
 /// The object alone, of what does not begin with kPickle; `used`: its bytes, of at least one.

@@ -81,6 +81,126 @@ PyObject* item_encode(PyObject* module, PyObject* object) {
   return PyBytes_FromStringAndSize((const char*)writer.bytes, (Py_ssize_t)writer.size);
 }
 
+// ---- arrays
+
+// Types of elements that a buffer of NumPy's names by one character, and their sizes.
+static size_t size_of_element(char element) {
+  switch (element) {
+    case '?':
+    case 'b':
+    case 'B':
+      return 1;
+    case 'h':
+    case 'H':
+    case 'e':
+      return 2;
+    case 'i':
+    case 'I':
+    case 'f':
+      return 4;
+    case 'l':
+    case 'L':
+      return sizeof(long);
+    case 'q':
+    case 'Q':
+    case 'd':
+      return 8;
+    default:
+      return 0;
+  }
+}
+
+/// 0: pickle has to do it.
+static int write_array(ItemWriter* writer, const Py_buffer* view) {
+  unsigned char bytes[kItemMost];
+  ItemValue value = {0};
+  if (view->format == NULL || strlen(view->format) != 1 || view->ndim < 1 ||
+      view->ndim > kItemMostDepth || view->len <= 0 ||
+      size_of_element(*view->format) != (size_t)view->itemsize)
+    return 0;
+  const size_t shape = (size_t)view->ndim * sizeof(int64_t);
+  if ((size_t)view->len > sizeof bytes - shape) return 0;
+  for (int i = 0; i < view->ndim; ++i) {
+    const int64_t extent = view->shape[i];
+    memcpy(bytes + (size_t)i * sizeof extent, &extent, sizeof extent);
+  }
+  memcpy(bytes + shape, view->buf, (size_t)view->len);
+  value.kind = view->readonly ? 'A' : 'a';
+  value.element = *view->format;
+  value.values = (uint8_t)view->ndim;
+  value.length = (uint32_t)(shape + (size_t)view->len);
+  value.bytes = bytes;
+  return item_write(writer, &value) == 0;
+}
+
+PyObject* item_encode_array(PyObject* module, PyObject* array) {
+  (void)module;
+  Py_buffer view;
+  if (PyObject_GetBuffer(array, &view, PyBUF_FORMAT | PyBUF_C_CONTIGUOUS) != 0) {
+    PyErr_Clear();  // of a type that has no character, or of another order
+    Py_RETURN_NONE;
+  }
+  ItemWriter writer;
+  writer.size = 0;
+  const int done = write_array(&writer, &view);
+  PyBuffer_Release(&view);
+  if (done == 0) Py_RETURN_NONE;
+  return PyBytes_FromStringAndSize((const char*)writer.bytes, (Py_ssize_t)writer.size);
+}
+
+/// numpy.dtype(element), made once: a borrowed reference.
+static PyObject* type_of_element(PyObject* numpy, char element) {
+  static PyObject* known[128];
+  PyObject** const type = &known[(unsigned char)element];
+  if (*type == NULL) *type = PyObject_CallMethod(numpy, "dtype", "C", element);
+  return *type;
+}
+
+/// A tuple; NULL: the extents are not those of `count` bytes, or an exception.
+static PyObject* shape_of(const ItemValue* value, size_t size, size_t count) {
+  PyObject* const shape = PyTuple_New(value->values);
+  size_t elements = 1;
+  for (Py_ssize_t i = 0; shape != NULL && i < value->values; ++i) {
+    int64_t extent;
+    memcpy(&extent, value->bytes + (size_t)i * sizeof extent, sizeof extent);
+    const int fits = extent > 0 && (size_t)extent <= kItemMost / elements;
+    PyObject* const number = fits ? PyLong_FromLongLong(extent) : NULL;
+    if (number == NULL || PyTuple_SetItem(shape, i, number) != 0) {
+      Py_DECREF(shape);
+      return NULL;
+    }
+    elements *= (size_t)extent;
+  }
+  if (shape == NULL || elements * size == count) return shape;
+  Py_DECREF(shape);
+  return NULL;
+}
+
+static PyObject* refuse(void);
+
+static PyObject* read_array(const ItemValue* value) {
+  static PyObject *numpy, *make;
+  const size_t size = size_of_element(value->element);
+  const size_t extents = (size_t)value->values * sizeof(int64_t);
+  if (size == 0 || value->values == 0 || value->values > kItemMostDepth || value->length <= extents)
+    return refuse();
+  if (numpy == NULL && (numpy = PyImport_ImportModule("numpy")) == NULL) return NULL;
+  if (make == NULL && (make = PyObject_GetAttrString(numpy, "ndarray")) == NULL) return NULL;
+  PyObject* const type = type_of_element(numpy, value->element);
+  if (type == NULL) return NULL;
+  const Py_ssize_t count = (Py_ssize_t)(value->length - extents);
+  PyObject* const shape = shape_of(value, size, (size_t)count);
+  if (shape == NULL) return PyErr_Occurred() ? NULL : refuse();
+  const char* const first = (const char*)value->bytes + extents;
+  PyObject* const memory = value->kind == 'a' ? PyByteArray_FromStringAndSize(first, count)
+                                              : PyBytes_FromStringAndSize(first, count);
+  PyObject* const array =
+      memory == NULL ? NULL : PyObject_CallFunctionObjArgs(make, shape, type, memory, NULL);
+  Py_XDECREF(memory);
+  Py_DECREF(shape);
+  return array;
+}
+
 // ---- reading
 
 static PyObject* refuse(void) {
@@ -123,6 +243,9 @@ static PyObject* read_value(ItemReader* reader, int depth) {
       return PyUnicode_DecodeUTF8((const char*)value.bytes, (Py_ssize_t)value.length, NULL);
     case 't':
       return read_tuple(reader, value.values, depth);
+    case 'a':
+    case 'A':
+      return read_array(&value);
     default:
       return Py_NewRef(Py_None);
   }

@@ -4,6 +4,10 @@
 //   'i' 'f'       8 bytes: an int of 64 bits with a sign, a float
 //   'b' 's'       4 bytes for the length, and as many: bytes, or text in UTF-8
 //   't'           1 byte: so many values follow, of a tuple
+//   'a' 'A'       an array that may be written to, and one that may not: 1 byte for the character
+//   of
+//                 its elements' type, 1 for its dimensions, 4 for the length, and as many bytes: 8
+//                 for each dimension, and the elements, the last dimension first
 // Numbers are of this machine's order: an item stays on its host. No kind is 0x80, with which each
 // pickle of protocol 2 and later begins.
 
@@ -16,7 +20,7 @@
 
 enum {
   kItemMost = 4096,    // bytes of an item that is written so
-  kItemMostDepth = 8,  // of tuples in tuples
+  kItemMostDepth = 8,  // of tuples in tuples, and dimensions
   kItemMostValues = 255
 };
 
@@ -27,7 +31,8 @@ typedef struct ItemReader {
 
 typedef struct ItemValue {
   char kind;
-  uint8_t values;  // of a tuple
+  uint8_t values;  // of a tuple; dimensions of an array
+  char element;    // of an array
   uint32_t length;
   const unsigned char* bytes;  // within what is read
   int64_t number;
@@ -57,6 +62,11 @@ static inline int item_next(ItemReader* reader, ItemValue* value) {
       return item_take(reader, &value->real, sizeof value->real);
     case 't':
       return item_take(reader, &value->values, 1);
+    case 'a':
+    case 'A':
+      if (item_take(reader, &value->element, 1) != 0 || item_take(reader, &value->values, 1) != 0)
+        return -1;
+      // fall through
     case 'b':
     case 's':
       if (item_take(reader, &value->length, sizeof value->length) != 0 ||
@@ -93,6 +103,11 @@ static inline int item_write(ItemWriter* writer, const ItemValue* value) {
       return item_put(writer, &value->real, sizeof value->real);
     case 't':
       return item_put(writer, &value->values, 1);
+    case 'a':
+    case 'A':
+      if (item_put(writer, &value->element, 1) != 0 || item_put(writer, &value->values, 1) != 0)
+        return -1;
+      // fall through
     case 'b':
     case 's':
       if (item_put(writer, &value->length, sizeof value->length) != 0) return -1;

@@ -114,6 +114,7 @@ static PyMethodDef functions[] = {{"set_error_factory", set_error_factory, METH_
                                   {"set_numpy_handler", numpy_set_handler, METH_O, NULL},
                                   {"table_from_address", table_from_address, METH_VARARGS, NULL},
                                   {"encode_item", item_encode, METH_O, NULL},
+                                  {"encode_array", item_encode_array, METH_O, NULL},
                                   {"load_items", load_items, METH_VARARGS, NULL},
                                   {"version", version, METH_NOARGS, NULL},
                                   {0}};

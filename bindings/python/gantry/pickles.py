@@ -12,7 +12,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any, cast
 
 from . import trace
-from ._core import Message, encode_item
+from ._core import Message, encode_array, encode_item
 from .errors import InvalidArgument, PeerMisbehaved, reason_of
 
 TYPE = 0x50_59_4F_42  # "BOYP" in memory: the type of a message that is a pickled object
@@ -107,19 +107,20 @@ class _Pickler(pickle.Pickler):
     )
 
 
-def _is_small_array(value: Any) -> bool:
-    """One of NumPy's own, which has none of multiprocessing's reducers and stays in the stream."""
-    of = type(value)
-    return (
-        of.__module__ == "numpy" and of.__qualname__ == "ndarray"
-        and value.nbytes < _SMALL and not value.dtype.hasobject
-        and of not in cast(Any, ForkingPickler)._extra_reducers
-    )  # fmt: skip
+_arrays: set[type] = set()  # NumPy's, once one was seen
+_own: Any = cast(Any, ForkingPickler)._extra_reducers  # multiprocessing's reducers
+
+
+def _is_array(kind: type) -> bool:
+    if kind.__module__ != "numpy" or kind.__qualname__ != "ndarray":
+        return False
+    _arrays.add(kind)
+    return True
 
 
 def dumps_item(value: Any, carried: bytes = b"") -> Any:
-    """The stream with `carried` behind it, or a tuple of that and the buffers. Small plain values
-    and tuples of them have a code of their own (core/item_code.h)."""
+    """The stream with `carried` behind it, or a tuple of that and the buffers. Small plain values,
+    tuples of them and arrays of numbers have a code of their own (core/item_code.h)."""
     kind = type(value)
     if kind in _PLAIN or kind is tuple:
         coded = encode_item(value)
@@ -127,8 +128,12 @@ def dumps_item(value: Any, carried: bytes = b"") -> Any:
             return coded + carried if carried else coded
         if kind is not tuple:
             return pickle.dumps(value, 5) + carried
-    if _is_small_array(value):
-        return pickle.dumps(value, 5) + carried
+    if (kind in _arrays or _is_array(kind)) and kind not in _own and value.nbytes < _SMALL:
+        coded = encode_array(value) if value.dtype.metadata is None else None
+        if coded is not None:
+            return coded + carried if carried else coded
+        if not value.dtype.hasobject:
+            return pickle.dumps(value, 5) + carried
     buffers: list[pickle.PickleBuffer] = []
     stream = BytesIO()
     _Pickler(stream, 5, buffer_callback=_stay_or_leave(buffers, _MOST)).dump(value)

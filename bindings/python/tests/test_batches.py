@@ -5,6 +5,7 @@ import ctypes
 import io
 import math
 import os
+import pickle
 import queue
 import random
 import signal
@@ -15,6 +16,7 @@ from multiprocessing.reduction import ForkingPickler
 from typing import Any
 from unittest import mock
 
+import numpy
 from support import FORK, Case, pattern
 
 import gantry
@@ -116,6 +118,40 @@ class Codes(Queues):
             there.put(value)
             self.assert_same(there.get(timeout=30), value)
 
+    def test_arrays_of_numbers_are_not_pickled(self) -> None:
+        there = self.queue()
+        arrays = [pattern(24, kind).reshape(2, 3, 4) for kind in "bBhHiIlLqQfd"]
+        arrays += [numpy.array([True, False]), numpy.ones(3, "e"), pattern(4048), pattern(6)[1:4]]
+        arrays[0].flags.writeable = False
+        with mock.patch.object(pickles.pickle, "dumps", side_effect=AssertionError), \
+                mock.patch.object(pickles.pickle, "loads", side_effect=AssertionError):  # fmt: skip
+            for array in arrays:
+                there.put(array)
+            there.put_many(arrays)
+            got = [there.get(timeout=30) for _ in arrays]
+            while len(got) < 2 * len(arrays):
+                got += there.get_many(100, timeout=30)
+        for one, array in zip(got, arrays * 2, strict=True):
+            self.assertEqual(one.tobytes(), array.tobytes())
+            self.assertEqual((one.dtype.num, one.shape), (array.dtype.num, array.shape))
+            self.assertEqual(one.flags.writeable, array.flags.writeable)
+            self.assertIs(type(one), numpy.ndarray)
+
+    def test_arrays_of_other_kinds_come_as_they_are(self) -> None:
+        there = self.queue()
+        known = numpy.dtype("u2", metadata={"unit": "mm"})
+        for array in (
+            numpy.zeros(0), numpy.array(5), numpy.ones(3, ">i4"), numpy.ones((2, 3), order="F"),
+            numpy.ones((2, 4))[:, ::2], numpy.ones(3, "M8[s]"), numpy.ones(3, "U5"),
+            numpy.ones(3, "complex64"), numpy.ones(3, [("a", "i2"), ("b", "f8")]),
+            numpy.array([{}, 1]), numpy.ones((1,) * 9), numpy.ones(4090, "u1"), numpy.ones(3, known),
+            numpy.ma.masked_array([1, 2], [True, False]),
+        ):  # fmt: skip
+            there.put(array)
+            self.assert_same(got := there.get(timeout=30), array)
+            self.assertEqual((got.dtype, got.shape), (array.dtype, array.shape))
+            self.assertEqual(got.flags.f_contiguous, pickle.loads(pickle.dumps(array, 5)).flags.f_contiguous)
+
     def test_a_reducer_of_the_users_is_used_for_small_arrays_too(self) -> None:
         there, array = self.queue(), pattern(3)
         there.put(array)
@@ -126,6 +162,13 @@ class Codes(Queues):
         self.assertEqual(there.get(timeout=30), list(array.tobytes()))
 
     def test_hostile_bytes_are_an_error(self) -> None:
+        def array(element: str, dimensions: int, extent: int, count: int) -> bytes:
+            shape = struct.pack("q", extent) * dimensions
+            return (
+                b"a" + element.encode("latin1") + bytes([dimensions])
+                + struct.pack("I", len(shape) + count) + shape + bytes(count)
+            )  # fmt: skip
+
         there = self.queue()
         forged = Forged(there)
         deep = b"t\x01" * 9 + b"N"
@@ -133,6 +176,9 @@ class Codes(Queues):
             b"", b"x", b"i", b"i1234567", b"f1234567", b"b", b"b\xff\xff\xff\xff", b"s\x05\0\0\0abcd",
             b"t", b"t\x02N", b"t\xff" + b"N" * 254, deep, b"NN", b"N" + b"x" * 65, b"s\x01\0\0\0\xff",
             b"b" + struct.pack("I", 4097) + b"x" * 4097,
+            b"a", b"ad", b"ad\x01", b"ad\x01\x10\0\0\0" + b"\0" * 15, array("d", 1, 8, 7), array("d", 1, 0, 0),
+            array("d", 1, -1, 8), array("d", 1, 2, 8), array("d", 0, 1, 8), array("d", 9, 1, 8),
+            array("O", 1, 1, 8), array("\xff", 1, 1, 8), array("d", 8, 1 << 62, 8), array("d", 8, 1 << 8, 8),
         ):  # fmt: skip
             forged.put(stream)
             with self.assertRaises((gantry.PeerMisbehaved, UnicodeDecodeError), msg=stream):
@@ -146,8 +192,10 @@ class Codes(Queues):
         chance = random.Random(1)
         for _ in range(500):
             stream = bytearray(_core.encode_item(chance.choice(PLAIN[:-2])) or b"")
+            if chance.random() < 0.3:
+                stream = bytearray(_core.encode_array(numpy.ones((2, 3), chance.choice("bhifd"))) or b"")
             for _ in range(chance.randrange(3)):
-                stream[chance.randrange(len(stream))] = chance.choice(b"NTFifbst\0\1\xff")
+                stream[chance.randrange(len(stream))] = chance.choice(b"NTFifbstaAd\0\1\xff")
             forged.put(bytes(stream[: chance.randrange(1, len(stream) + 1)]))
             with contextlib.suppress(gantry.PeerMisbehaved, UnicodeDecodeError):
                 pickles.dumps_item(there.get(timeout=30))
