@@ -105,6 +105,53 @@ TEST(WaitFlag, OneOfTheTwoSeesTheOther) {
   EXPECT_EQ(missed, 0u);
 }
 
+// Whoever slept for urgent changes only and goes on to hear all sees a quiet one, or is rung for
+// it. Seen to fail with the look before the announcement, and with [D1] weakened to release.
+TEST(WaitFlag, AQuietChangeIsSeenByWhoComesToHearAll) {
+  constexpr std::uint64_t kRounds = 100'000;
+  Gate start;
+  Gate end;
+  alignas(64) std::atomic<std::uint64_t> word{0};
+  alignas(64) WaitFlag intent;
+  WakeFilter wake_filter;
+  bool is_rung = false;
+  std::uint64_t missed = 0;
+  std::thread writing([&] {
+    for (std::uint64_t round = 1; round <= kRounds; ++round) {
+      start.pass(round);
+      word.store(round, std::memory_order_seq_cst);  // [D3]
+      is_rung = wake_filter.must_wake(intent, Urgency::quiet);
+      end.pass(round);
+    }
+  });
+  for (std::uint64_t round = 1; round <= kRounds; ++round) {
+    intent.announce(Hears::urgent);
+    start.pass(round);
+    intent.withdraw();
+    intent.announce(Hears::all);                                                 // [D1]
+    const std::uint64_t seen_by_sleeper = word.load(std::memory_order_seq_cst);  // [D2]
+    end.pass(round);
+    missed += seen_by_sleeper != round && !is_rung;
+    intent.withdraw();
+  }
+  writing.join();
+  EXPECT_EQ(missed, 0u);
+}
+
+TEST(WaitFlag, QuietChangesRingOnlyWhoHearsAll) {
+  WaitFlag sleeper;
+  WakeFilter wake_filter;
+  sleeper.announce(Hears::urgent);
+  EXPECT_FALSE(wake_filter.must_wake(sleeper, Urgency::quiet));
+  EXPECT_TRUE(wake_filter.must_wake(sleeper));
+  EXPECT_FALSE(wake_filter.must_wake(sleeper));
+  sleeper.withdraw();
+  EXPECT_FALSE(wake_filter.must_wake(sleeper));
+  sleeper.announce();
+  EXPECT_TRUE(wake_filter.must_wake(sleeper, Urgency::quiet));
+  EXPECT_FALSE(wake_filter.must_wake(sleeper));
+}
+
 TEST(WaitFlag, RingsOnceForEachSleep) {
   WaitFlag sleeper;
   WakeFilter wake_filter;

@@ -312,6 +312,43 @@ TEST_F(Batches, ItemsOfThisProcessNeedNoMember) {
   EXPECT_EQ(queue.report().acknowledged, 4U);
 }
 
+TEST_F(Batches, SeveralOfThisProcessGoInOneTurn) {
+  WorkQueue queue = open({.most_copied = 400});
+  const std::vector<std::byte> small(7), large(4097);
+  std::vector<ConstByteSpan> items(300, small);
+  items.insert(items.end(), {large, small});
+  EXPECT_EQ(queue.put_here(items).value(), 300U);  // the large one needs a member
+  EXPECT_EQ(queue.put_here(std::span(items).subspan(300)).value(), 0U);
+  EXPECT_EQ(queue.put_here(std::span(items).first(0)).value(), 0U);
+  EXPECT_EQ(queue.put_here(items).value(), 100U);  // others would not be copied
+  WorkMember member = join();
+  EXPECT_EQ(get_many(member, 1000).size(), WorkMember::kMostBatched);
+  const auto rest = queue.take_many_here(1000);
+  ASSERT_TRUE(rest) << to_string(rest.error());
+  EXPECT_EQ(rest->size(), 400 - WorkMember::kMostBatched);
+  EXPECT_EQ(rest->front().number(), WorkMember::kMostBatched + 1);
+  EXPECT_EQ(rest->back().bytes().size(), 7U);
+  EXPECT_EQ(queue.take_many_here(0).error().code, Code::invalid_argument);
+  ASSERT_TRUE(queue.wait_until_done(soon()));
+}
+
+// What is taken here is acknowledged, and keeps no slot of its putter's.
+TEST_F(Batches, WhatIsTakenHereKeepsNoSlot) {
+  WorkQueue queue = open({.most_copied = 0});
+  WorkMember putter = join(Acknowledge::on_get, 1);
+  std::vector<WorkItem> taken;
+  for (unsigned round = 1; round <= 10; ++round) {
+    put_many(putter, std::vector<Bytes>(3, 100));
+    while (taken.size() < 3 * round) {
+      auto items = queue.take_many_here(2, soon());
+      ASSERT_TRUE(items) << to_string(items.error());
+      std::ranges::move(*items, std::back_inserter(taken));
+    }
+  }
+  for (std::size_t i = 0; i < taken.size(); ++i)
+    EXPECT_TRUE(same(taken[i].bytes(), pattern(100, i % 3))) << i;
+}
+
 // A worker that waits is served by the thread that puts, and questions by the dispatcher, whichever
 // thread has taken them in.
 TEST_F(Batches, ThisProcessAndMembersShareTheQueue) {
