@@ -105,8 +105,8 @@ TEST(WaitFlag, OneOfTheTwoSeesTheOther) {
   EXPECT_EQ(missed, 0u);
 }
 
-// Whoever slept for urgent changes only and goes on to hear all sees a quiet one, or is rung for
-// it. Seen to fail with the look before the announcement, and with [D1] weakened to release.
+// A sleeper that heard urgent changes only and goes on to hear all sees a quiet one, or is rung for
+// it. Seen to fail with the look before the announcement, in one run of six on a busy machine.
 TEST(WaitFlag, AQuietChangeIsSeenByWhoComesToHearAll) {
   constexpr std::uint64_t kRounds = 100'000;
   Gate start;
