@@ -60,6 +60,7 @@ void in_flight_free(InFlight* first);
 /// What a wait does. `handle` is the end's. Called without the GIL unless it is quick.
 typedef gantry_code (*Step)(void* handle, void* arguments, int64_t timeout_ns);
 enum { kQuick = 1, kLong = 2, kOnce = 4, kOpening = 8 };
+enum { kQuickBytes = 16384 };  // copied without letting other threads run
 
 /// Runs `step` until it says anything but timed out, `timeout_ns` has passed, a signal's handler
 /// has raised (then -1), or the end is closed (-1).
@@ -153,6 +154,8 @@ PyObject* item_decode_value(const void* bytes, size_t count, Py_ssize_t* used);
 enum { kPickle = 0x80 };  // the first byte of each pickle, and of no item that is none
 
 // ---- queue.c: what the ends of a queue have
+/// Gives the exception the number of what was put or sent, as `put`. Returns NULL.
+PyObject* say_put(size_t count);
 PyObject* queue_get_many(PyObject* self, PyObject* arguments);
 PyObject* queue_put_many(PyObject* self, PyObject* arguments);
 PyObject* queue_get(PyObject* self, PyObject* seconds);

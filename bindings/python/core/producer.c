@@ -2,8 +2,6 @@
 
 #include "core.h"
 
-enum { kQuickBytes = 16384 };  // copied without letting other threads run
-
 static gantry_code open_kind(const struct Opening* it, int64_t timeout_ns, gantry_producer** made) {
   switch (it->kind[0]) {
     case 'i':
@@ -131,6 +129,7 @@ static PyObject* producer_send(PyObject* self, PyObject* const* arguments, Py_ss
   const gantry_code code = end_run((End*)self, send_step, &it, it.timeout_ns, flags);
   Py_DECREF(it.parts);
   if (code != GANTRY_OK) return raise_code(code);
+  if (PyErr_CheckSignals() != 0) return say_put(1);  // otherwise nobody would learn that it went
   Py_RETURN_NONE;
 }
 

@@ -35,8 +35,7 @@ static PyObject* queue_make(PyTypeObject* type, PyObject* arguments, PyObject* w
   return (PyObject*)queue;
 }
 
-/// NULL. Gives the exception the number of items that were put, as `put`.
-static PyObject* say_put(size_t count) {
+PyObject* say_put(size_t count) {
   PyObject *type, *value, *trace;
   PyErr_Fetch(&type, &value, &trace);
   PyErr_NormalizeException(&type, &value, &trace);
@@ -234,6 +233,13 @@ struct Putting {
   size_t count, put;
 };
 
+/// Small ones, without letting other threads run.
+static int put_flags(const struct Putting* it) {
+  size_t bytes = 0;
+  for (size_t i = 0; i < it->count && bytes <= kQuickBytes; ++i) bytes += it->items[i].bytes;
+  return bytes <= kQuickBytes ? kQuick : 0;
+}
+
 static gantry_code put_many_step(void* handle, void* arguments, int64_t timeout_ns) {
   struct Putting* const it = arguments;
   size_t put = 0;
@@ -271,7 +277,7 @@ PyObject* queue_put_many(PyObject* self, PyObject* arguments) {
   struct Putting it = {.count = (size_t)PyTuple_Size(list)};
   it.items = parts_of_list(list, it.count);
   if (it.items == NULL) return NULL;
-  const gantry_code code = end_run((End*)self, put_many_step, &it, timeout_ns, kQuick);
+  const gantry_code code = end_run((End*)self, put_many_step, &it, timeout_ns, put_flags(&it));
   PyMem_Free(it.items);
   if (code != GANTRY_OK && code != GANTRY_TIMED_OUT)
     raise_code(code);

@@ -40,22 +40,31 @@ class Feeder:
     ) -> None:  # fmt: skip
         """Keeps a copy: the caller may change what it has put. `send`: sends the first ones of a
         list, and returns how many; it raises what keeps the first from being sent. `fail` is told
-        that. Raises if there can be no thread."""
+        that. Raises if there can be no thread. An exception of a signal's handler that comes when
+        the caller's is among what waits has `put` 1."""
         kept = tuple(bytes(p) for p in parts) if isinstance(parts, tuple) else bytes(parts)
-        with self._lock:
-            self._waiting.append((kept, fail))
-            if self._thread is not None:
-                return
-            thread = threading.Thread(
-                target=self._run, args=(send,), name="QueueFeederThread", daemon=True
-            )
-            try:
-                thread.start()
-            except BaseException:  # there are too many: this was not put, and what comes later may
-                self._waiting.clear()
-                raise
-            self._thread = thread
-            self._exit = util.Finalize(self, self._join_at_exit, exitpriority=-5)
+        is_in = False
+        try:
+            with self._lock:
+                self._waiting += ((kept, fail),)  # no handler of a signal runs before the next line
+                is_in = True
+                if self._thread is not None:
+                    return
+                thread = threading.Thread(
+                    target=self._run, args=(send,), name="QueueFeederThread", daemon=True
+                )
+                try:
+                    thread.start()
+                except BaseException:  # there are too many: this was not put, what comes later may
+                    self._waiting.clear()
+                    is_in = False
+                    raise
+                self._thread = thread
+                self._exit = util.Finalize(self, self._join_at_exit, exitpriority=-5)
+        except BaseException as error:
+            if is_in:
+                error.put = 1  # type: ignore[attr-defined]
+            raise
 
     def _run(self, send: Callable[[list[Any]], int]) -> None:
         while True:

@@ -223,15 +223,24 @@ class Queue:
         # A thread that waits for a place has the end: no other may have one and need the end.
         if not self._placing.acquire(timeout=-1 if timeout is None else timeout):
             raise self._full()
+        is_put = False
         try:
-            self._take_place(deadline)
             try:
-                self._put_parts(parts)
-            except BaseException:
-                self._give_place_back()
-                raise
-        finally:
-            self._placing.release()
+                self._take_place(deadline)
+                try:
+                    self._put_parts(parts)
+                    is_put = True
+                except BaseException as error:
+                    is_put = bool(getattr(error, "put", 0))
+                    if not is_put:
+                        self._give_place_back()
+                    raise
+            finally:
+                self._placing.release()
+        except BaseException as error:
+            if is_put:  # a signal's handler raised behind it
+                error.put = 1  # type: ignore[attr-defined]
+            raise
 
     def _put_parts(
         self, parts: Any, fail: Callable[[BaseException], None] = print_exception
@@ -370,6 +379,18 @@ class Queue:
 
     def _take_kept(self, most: int) -> list[Any]:
         """Nothing leaves `_kept` before all of it can be handed over."""
+        got: list[_core.Message] = []
+        try:
+            return self._handed_over(most, got)
+        except BaseException:  # a signal's handler raised behind that: they are for the next get
+            with self._keeping:
+                self._kept[:0] = got
+                for core in got if self._redeliver else ():
+                    self._in_hand.remove(core)
+            raise
+
+    def _handed_over(self, most: int, got: list[_core.Message]) -> list[Any]:
+        """The items; `got` is what they were made of, once it has left `_kept`."""
         with self._keeping:
             if self._redeliver:
                 most = min(most, max(SLOTS - len(self._in_hand), 0))
@@ -393,8 +414,9 @@ class Queue:
                         core.done()  # nobody else could read it either
                     raise
             count = len(items)  # between the next lines no handler of a signal runs
+            got += self._kept[:count]
             if self._redeliver:
-                self._in_hand += self._kept[:count]
+                self._in_hand += got
             del self._kept[:count]
         return items
 

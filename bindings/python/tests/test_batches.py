@@ -62,6 +62,29 @@ class Interrupts:
         return interrupt, ()
 
 
+class Interrupted:
+    """A lock, and Ctrl-C when the main thread gives it back for the n-th time."""
+
+    def __init__(self, nth: int) -> None:
+        self._lock, self._left = threading.Lock(), nth
+
+    def acquire(self, timeout: float = -1) -> bool:
+        return self._lock.acquire(timeout=timeout)
+
+    def release(self) -> None:
+        self._lock.release()
+        if threading.current_thread() is threading.main_thread():
+            self._left -= 1
+            if self._left == 0:
+                raise KeyboardInterrupt
+
+    def __enter__(self) -> None:
+        self.acquire()
+
+    def __exit__(self, *raised: object) -> None:
+        self.release()
+
+
 interrupted = 0
 
 
@@ -283,10 +306,52 @@ class Batches(Queues):
             __float__ = interrupt_now
 
         there = self.queue()
+        end = there._open_putting(None)
         with self.assertRaises(KeyboardInterrupt) as raised:
-            there._open_putting(None).put_many((b"N",) * 5, Interrupting())
+            end.put_many((b"N",) * 5, Interrupting())
         self.assertEqual(raised.exception.put, 5)  # type: ignore[attr-defined]
-        self.assertEqual(self.get_all(there, 5), [None] * 5)
+        with self.assertRaises(KeyboardInterrupt) as raised:
+            end.send(b"N", Interrupting(), 0, 0)
+        self.assertEqual(raised.exception.put, 1)  # type: ignore[attr-defined]
+        self.assertEqual(self.get_all(there, 6), [None] * 6)
+
+    def test_ctrl_c_as_a_lock_is_given_back_loses_and_doubles_nothing(self) -> None:
+        for redeliver in (False, True):
+            with self.subTest(redeliver=redeliver):
+                there = self.queue(redeliver=redeliver)
+                there.put_many(range(3))
+                there.qsize()
+                there._keeping = Interrupted(1)  # type: ignore[assignment]
+                with self.assertRaises(KeyboardInterrupt):
+                    there.get_many(10, timeout=30)
+                self.assertEqual(there.get_many(10, timeout=30), [0, 1, 2])
+                for _ in range(3):
+                    there.task_done()
+                there.join()
+        full = self.queue(3)
+        full._placing = Interrupted(2)  # type: ignore[assignment]
+        with self.assertRaises(KeyboardInterrupt) as raised:
+            full.put_many(range(3))
+        self.assertEqual(raised.exception.put, 2)  # type: ignore[attr-defined]
+        full.put_nowait(2)
+        with self.assertRaises(queue.Full):
+            full.put_nowait(3)
+        self.assertEqual(self.get_all(full, 3), [0, 1, 2])
+        sent: list[Any] = []
+        fed = threading.Event()
+
+        def send(waiting: list[Any]) -> int:
+            sent.extend(waiting)
+            fed.set()
+            return len(waiting)
+
+        feeding = feeder.Feeder()
+        feeding._lock = Interrupted(1)  # type: ignore[assignment]
+        with self.assertRaises(KeyboardInterrupt) as raised:
+            feeding.append(b"x", send)
+        self.assertEqual(raised.exception.put, 1)  # type: ignore[attr-defined]
+        self.assertTrue(fed.wait(30))
+        self.assertEqual(sent, [b"x"])
 
     def test_what_was_put_before_an_error_is_not_put_again(self) -> None:
         for error in (gantry.TimedOut("another thread uses this end"), MemoryError()):
