@@ -144,6 +144,14 @@ def objects() -> None:
         out.drop()
 
 
+def looks() -> None:
+    with gantry.Producer("looks") as out, gantry.Consumer("looks", timeout=5) as consumer:
+        out.wait_for_consumers()
+        out.send(np.arange(500))  # a small array: receive() would copy it, look() does not
+        print("   looks:", consumer.look(lambda message: int(message.array.sum())))
+        out.drop()
+
+
 async def with_asyncio() -> None:
     out = gantry.Producer("async", slots=2)
     consumer = gantry.Consumer("async", timeout=5)
@@ -198,6 +206,7 @@ if __name__ == "__main__":
         large(given.bytes)
         views()
         objects()
+        looks()
         asyncio.run(with_asyncio())
         calls()
         many_senders()
