@@ -225,8 +225,10 @@ void PeerListener::hand_on(Peer& peer, const WirePacket& hello) {
   if (!is_own || !is_same_token(access_, hello.token))
     return refuse(socket, Code::permission_denied);
   if (!handed_) {
-    if (const auto make = handed_callers_maker()) handed_ = make(where());
-    if (!handed_) return refuse(socket, Code::unsupported);
+    const auto make = handed_callers_maker();
+    if (make == nullptr) return refuse(socket, Code::unsupported);
+    handed_ = make(where());
+    if (!handed_) return refuse(socket, Code::system);
     handed_now_.store(handed_.get(), std::memory_order_release);  // [H]
   }
   handed_->take(peer.connection.take());

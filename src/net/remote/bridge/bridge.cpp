@@ -338,6 +338,7 @@ Result<void> Bridge::Impl::begin(Fd socket, const std::string& peer, const std::
   (*session)->peer = peer;
   (*session)->caller = caller;
   (*session)->path = welcome.path;
+  (*session)->served = welcome.served;
   if (auto told = admission.answer(welcome, soon); !told) {
     sessions_->forget(*session);
     return told;
@@ -363,14 +364,25 @@ Result<void> Bridge::Impl::go_on(Fd socket, const std::string& peer, Admission& 
   if (!sessions_->knows(request.session) && why_here(request, RemotePath::stream).empty()) {
     const auto to = HandOver::offer(options_.directory, offer_of(request, peer));
     if (to) return hand_over(*to, std::move(socket), admission, to->answer());
-    if (to.error().code == Code::busy) {  // the session may be there: its caller comes again
-      answer.refusal = to.error();
-      return admission.answer(answer, Deadline::after(kAdmissionTime));
+    const Code code = to.error().code;
+    if (code == Code::timed_out)
+      answer.refusal = Error{Code::permission_denied,
+                             fmt::format("nobody has channel '{}' there any more: its process "
+                                         "ended it, or is gone",
+                                         request.channel),
+                             {}};
+    else if (code != Code::unsupported && code != Code::permission_denied)
+      answer.refusal = Error{Code::busy, to.error().message, {}};  // the session may be there
+    if (answer.refusal) {
+      GANTRY_TRY(admission.answer(answer, Deadline::after(kAdmissionTime)));
+      if (answer.refusal->code == Code::busy) return {};  // its caller comes again
+      return tl::unexpected(*std::move(answer.refusal));
     }
   }
   std::uint64_t claim = 0;
   const auto session = sessions_->claim(request.session, answer, claim);
   if (session) answer_path(request.paths, {socket.get(), listener_.is_encrypted()}, answer);
+  if (session) answer.served = session->served;
   GANTRY_TRY(admission.answer(answer, Deadline::after(kAdmissionTime)));
   if (answer.refusal) return {};
   sessions_->go_on(*session, claim, std::move(socket), peer, answer.path, request.received);

@@ -1,5 +1,9 @@
 #include "net/remote/bridge/hand_over.hpp"
 
+#include <poll.h>
+
+#include <cstring>
+
 #include "core/base/os/socket.hpp"
 #include "core/base/result.hpp"
 #include "core/channel/naming/access.hpp"
@@ -24,6 +28,19 @@ Result<Packet> next_packet(int line, ByteSpan into, int stop, Deadline deadline)
   GANTRY_ASSIGN(Packet packet, receive_packet(line, into, Deadline::now()));
   if (packet.size == 0) return fail(Code::peer_gone, "the other process hung up");
   return packet;
+}
+
+// Said by the owner of the name, not by its component net.
+tl::unexpected<Error> refused(ConstByteSpan said, pid_t process) {
+  WirePacket packet;
+  if (said.size() == sizeof packet) std::memcpy(&packet, said.data(), sizeof packet);
+  const auto is = [&](Code code) { return packet.reason == static_cast<std::uint32_t>(code); };
+  if (packet.kind != PacketKind::refused || is(Code::unsupported))
+    return fail(Code::unsupported,
+                fmt::format("process {} serves no callers of other hosts", process));
+  if (is(Code::permission_denied))
+    return fail(Code::permission_denied, fmt::format("process {} refuses this bridge", process));
+  return fail(Code::busy, fmt::format("process {} has no descriptors or no memory left", process));
 }
 
 }  // namespace
@@ -73,10 +90,9 @@ Result<HandOver> HandOver::offer(const std::string& directory, const HandOffer& 
     return fail(Code::busy, fmt::format("process {} does not answer", process.pid));
   if (!heard)  // it hung up
     return fail(Code::busy, fmt::format("process {} takes no more callers now", process.pid));
-  const auto answer = RemoteAnswer::decode(std::span(buffer).first(heard->size));
-  if (!answer)  // a WirePacket: a refusal
-    return fail(Code::unsupported,
-                fmt::format("process {} serves no callers of other hosts", process.pid));
+  const auto said = std::span(buffer).first(heard->size);
+  const auto answer = RemoteAnswer::decode(said);
+  if (!answer) return refused(said, process.pid);
   return HandOver(std::move(line), *answer, process.pid);
 }
 
@@ -98,6 +114,11 @@ Result<HandOffer> hear_offer(int line, int stop, Deadline deadline) {
 Result<void> answer_offer(int line, const RemoteAnswer& answer) {
   accept_rights(line, true);
   return send_packet(line, answer.encode());
+}
+
+bool has_given_up(int line) noexcept {
+  pollfd end{line, POLLRDHUP, 0};
+  return ::poll(&end, 1, 0) != 0;
 }
 
 Result<Fd> take_connection(int line, int stop) {

@@ -54,6 +54,8 @@ class HandOver {
 /// `peer_misbehaved`.
 [[nodiscard]] Result<HandOffer> hear_offer(int line, int stop, Deadline deadline);
 [[nodiscard]] Result<void> answer_offer(int line, const RemoteAnswer& answer);
+/// The bridge gave up, since nobody answered in time.
+[[nodiscard]] bool has_given_up(int line) noexcept;
 /// It may be anything: a link looks at it. `peer_misbehaved` also when the caller has left.
 [[nodiscard]] Result<Fd> take_connection(int line, int stop);
 }  // namespace gantry

@@ -247,18 +247,19 @@ Relay::Relay(Setup setup, Fd stop, Fd ended, Fd turns)
       turns_(stop_.get(), std::move(turns), setup_.spin) {}
 
 Result<void> Relay::connect(Deadline deadline) {
-  GANTRY_ASSIGN(call_, make_call(setup_.request, setup_.interrupt, deadline));
+  auto made = make_call(setup_.request, setup_.interrupt, deadline);
+  if (!made) return with_name(std::move(made).error(), setup_.name);
+  call_ = *std::move(made);
   GANTRY_REMOTE_STEP(bridge_called);
   return {};
 }
 
 Result<BridgeCall> Relay::make_call(RemoteRequest request, int interrupt, Deadline deadline) {
   request.channel = setup_.name.channel;
-  auto made = call(setup_, carriers_, request, interrupt, deadline);
-  if (!made) return with_name(std::move(made).error(), setup_.name);
+  GANTRY_ASSIGN(auto made, call(setup_, carriers_, request, interrupt, deadline));
   const std::lock_guard lock(mutex_);
-  taken_ = made->answer.path;
-  served_ = made->answer.served;
+  taken_ = made.answer.path;
+  served_ = made.answer.served;
   return made;
 }
 
@@ -313,7 +314,10 @@ RemoteEnd Relay::carry(RemoteSide& side, BridgeCall call) {
       if (code == Code::closed || code == Code::unsupported)
         return {RemoteEnd::Kind::over, std::move(next).error()};
       const bool is_refused = code == Code::permission_denied || code == Code::peer_misbehaved;
-      if (is_refused) end.why.hint = next.error().hint;
+      if (is_refused) {  // it knows more than a link that broke
+        end.why.message = next.error().message;
+        end.why.hint = next.error().hint;
+      }
       const bool is_final = code == Code::interrupted || code == Code::invalid_argument;
       if (is_refused || is_final || patience.passed()) return end;
       sleep_on({stop_.get()}, kBetweenCalls);

@@ -259,7 +259,8 @@ std::shared_ptr<ServedSession> Sessions::claim(const SessionId& id, RemoteAnswer
   } else if (found == sessions_.end()) {
     answer.refusal =
         Error{Code::permission_denied, "it knows of no such session (any more)",
-              "the bridge was started anew, or the connection was broken for too long"};
+              fmt::format("the {} was started anew, or the connection was broken for too long",
+                          setup_.is_at_home ? "channel's process" : "bridge")};
   } else if (!(*found)->waits) {
     ::shutdown((*found)->socket.get(), SHUT_RDWR);
     answer.refusal = Error{Code::busy, "it had not noticed that the connection broke", {}};

@@ -20,6 +20,7 @@ struct ServedSession {
   std::chrono::milliseconds stall_limit{0};
   /// What it waits beyond its patience for its caller to notice.
   std::chrono::milliseconds longer{0};
+  std::string served;                    // RemoteAnswer::served, of a bridge's
   std::string peer;                      // of the next link
   RemotePath path = RemotePath::stream;  // of the next link
   SharedTurns turns;
