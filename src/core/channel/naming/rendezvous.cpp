@@ -339,7 +339,12 @@ std::string channel_directory_path(std::string_view given) {
 
 Result<std::string> chosen_channel_directory(std::string_view given) {
   std::string directory = channel_directory_path(given);
-  if (!given.empty() || is_absolute(directory)) return directory;
+  if (is_absolute(directory)) return directory;
+  if (!given.empty()) {  // an end may open others there later, behind a chdir(2)
+    std::error_code error;
+    const auto path = std::filesystem::absolute(given, error);
+    return error ? fail_errno("getcwd", error.value()) : Result<std::string>(path.string());
+  }
   return fail(
       Code::invalid_argument,
       fmt::format("GANTRY_DIR '{}': a relative path, which is another folder in each process",
