@@ -613,6 +613,8 @@ Result<void> Producer::wait_for_consumer(Deadline deadline, unsigned count) {
 }
 Result<void> Producer::close(Deadline deadline) {
   return guarded_on(impl_, far_side_, "Producer", [&]() -> Result<void> {
+    // From now on a caller that has vanished does not have more time than its bridge gives it.
+    static_cast<void>(impl_->connector().finish_handed(Deadline::now()));
     GANTRY_TRY(impl_->close(deadline));
     GANTRY_TRY(impl_->connector().finish_handed(deadline));
     return far_side_ ? far_side_->finish(deadline) : Result<void>();

@@ -25,8 +25,10 @@ class HandedCallers {
   virtual void take(Fd line) noexcept = 0;
   /// Reports that a message of `bytes` was published and may be sent now.
   virtual void has_sent(Bytes bytes) noexcept = 0;
-  /// Waits until each caller has received the end of the stream, or has left. Errors: `timed_out`,
-  /// `interrupted`.
+  /// Waits until each caller has received the end of the stream, or has left. From the call on, a
+  /// caller that has vanished keeps its place for its bridge's patience and stall limit, whatever
+  /// its own are. Errors: `timed_out`, `interrupted`, `peer_gone`: one has vanished before it had
+  /// received all.
   [[nodiscard]] virtual Result<void> finish(Deadline deadline, int interrupt) = 0;
   /// The name is given up. What was sent goes on its way.
   virtual void retire() noexcept = 0;

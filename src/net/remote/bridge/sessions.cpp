@@ -52,7 +52,7 @@ Result<std::shared_ptr<ServedSession>> Sessions::add(const SessionId& id,
   if (setup_.is_at_home) {
     GANTRY_ASSIGN(ring, make_event());
   }
-  auto session = std::make_shared<ServedSession>(stop_.get(), std::move(ring));
+  auto session = std::make_shared<ServedSession>(stop_.get(), std::move(ring), setup_.is_at_home);
   session->id = id;
   session->patience = patience;
   session->stall_limit = stall_limit;
@@ -69,6 +69,7 @@ Result<std::shared_ptr<ServedSession>> Sessions::add(const SessionId& id,
 void Sessions::forget(const std::shared_ptr<ServedSession>& session) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(sessions_, session);
+  lost_ += session->is_lost ? 1 : 0;
   ended_.notify_all();
   GANTRY_REMOTE_STEP(session_erased);
 }
@@ -217,7 +218,10 @@ RemoteEnd Sessions::carry(ServedSession& session, RemoteSide& side, std::unique_
     const auto broke = std::chrono::steady_clock::now();
     do {
       auto socket = await_next(session, side.received(), received);
-      if (!socket) return end;
+      if (!socket) {
+        session.is_lost = !is_readable(stop_.get()) && side.time_to_settle().count() != 0;
+        return end;
+      }
       auto next = make_link(session, *std::move(socket));
       link = next ? *std::move(next) : nullptr;  // null: that one broke, too
       GANTRY_REMOTE_STEP(session_went_on);
@@ -233,9 +237,14 @@ std::optional<Fd> Sessions::await_next(ServedSession& session, std::uint64_t rec
   session.received = received_here;
   session.waits = true;
   const auto is_over = [&] { return session.next.has_value() || is_readable(stop_.get()); };
-  // Beyond the patience for a caller that may not have noticed yet, unless its place is wanted.
-  if (!session.changed.wait_for(lock, session.patience, is_over))
-    session.changed.wait_for(lock, session.longer, [&] { return is_over() || successors_ > 0; });
+  // Beyond the patience for a caller that may not have noticed yet, unless its place is wanted. A
+  // caller may give itself more time than the bridge does: close() does not wait for that.
+  const auto is_wanted = [&] { return is_over() || successors_ > 0; };
+  const auto usual = std::min(session.longer, session.stall_limit);
+  if (!session.changed.wait_for(lock, session.patience, is_over) &&
+      !session.changed.wait_for(lock, usual, is_wanted))
+    session.changed.wait_for(lock, session.longer - usual,
+                             [&] { return is_wanted() || is_closing_; });
   session.waits = false;
   received_there = session.next_received;
   return std::exchange(session.next, std::nullopt);
@@ -310,6 +319,9 @@ void Sessions::has_sent(Bytes bytes) noexcept {
 Result<void> Sessions::await_present(Deadline deadline, int interrupt) {
   constexpr std::chrono::milliseconds kLook{20};  // whether the caller was interrupted
   std::unique_lock lock(mutex_);
+  is_closing_ = true;
+  for (const auto& session : sessions_) session->changed.notify_all();
+  const std::uint64_t lost = lost_;
   std::vector<SessionId> awaited;  // others come meanwhile, and hear the end at once
   for (const auto& session : sessions_) awaited.push_back(session->id);
   const auto is_awaited = [&](const auto& session) {
@@ -321,6 +333,8 @@ Result<void> Sessions::await_present(Deadline deadline, int interrupt) {
       return fail(Code::timed_out, "not all of it has been received on other hosts");
     ended_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), kLook));
   }
+  if (lost_ != lost)
+    return fail(Code::peer_gone, "a caller of another host is gone, and has not received all");
   return {};
 }
 

@@ -12,7 +12,8 @@ namespace gantry {
 
 /// A session that a later connection may go on with. Sessions guards all but `turns`.
 struct ServedSession {
-  ServedSession(int stop, Fd ring) noexcept : turns(stop, std::move(ring)) {}
+  ServedSession(int stop, Fd ring, bool settles) noexcept
+      : turns(stop, std::move(ring), {}, settles) {}
 
   SessionId id{};
   std::string caller;  // in the lines of on_event
@@ -31,6 +32,7 @@ struct ServedSession {
   std::uint64_t claim = 0;     // of the latest connection that came for it
   std::uint64_t received = 0;  // what the receiving side here has
   bool waits = false;          // its link is broken
+  bool is_lost = false;        // it was given up with messages on their way
   std::condition_variable changed;
 };
 
@@ -83,7 +85,8 @@ class Sessions {
 
   /// A thread of the user's has published a message.
   void has_sent(Bytes bytes) noexcept;
-  /// Waits until none of the present sessions is left. Errors: `timed_out`, `interrupted`.
+  /// Waits until none of the present sessions is left. Errors: `timed_out`, `interrupted`;
+  /// `peer_gone`: one was given up before it had received all.
   [[nodiscard]] Result<void> await_present(Deadline deadline, int interrupt);
 
  private:
@@ -116,6 +119,8 @@ class Sessions {
   std::list<std::shared_ptr<ServedSession>> sessions_;
   std::deque<SessionId> finished_;  // the latest that came to their regular end
   int successors_ = 0;              // callers that wait for a place
+  bool is_closing_ = false;         // await_present() was called
+  std::uint64_t lost_ = 0;          // sessions that were given up with messages on their way
   std::condition_variable ended_;
 };
 

@@ -146,6 +146,10 @@ class ReceivingSide final : public RemoteSide {
     return was_quick_ && announced_.empty() && speech_.is_empty() && !ended_ && !refused_;
   }
   [[nodiscard]] RemoteEnd end(Link& link, const Result<void>& done) override;
+  /// The other side's end may be behind its last message, which is to be acknowledged.
+  [[nodiscard]] std::chrono::milliseconds time_to_settle() const noexcept override {
+    return std::chrono::milliseconds(announced_.empty() ? 500 : 0);
+  }
   [[nodiscard]] std::uint64_t received() const noexcept override { return received_; }
 
   // ---- its work in steps, where the link carries the other direction, too: CallsSide

@@ -95,6 +95,10 @@ class SendingSide final : public RemoteSide {
   /// Few slots wait for an acknowledgement, and no payload is to be sent.
   [[nodiscard]] bool may_rest() const noexcept override;
   [[nodiscard]] RemoteEnd end(Link& link, const Result<void>& done) override;
+  /// What was published is not lost with its process.
+  [[nodiscard]] std::chrono::milliseconds time_to_settle() const noexcept override {
+    return std::chrono::seconds(unacknowledged_.empty() ? 0 : 5);
+  }
   [[nodiscard]] std::uint64_t received() const noexcept override { return 0; }
 
   // ---- its work in steps, where the link carries the other direction, too: CallsSide

@@ -52,6 +52,21 @@ Result<bool> RemoteSide::hear(Link& link, std::string_view stranger) {
   }
 }
 
+// A look at a channel that seems to be empty may be cut short, so nothing is to be sent behind two.
+void RemoteSide::settle(Link& link) {
+  constexpr std::chrono::milliseconds kLook{10};
+  constexpr std::chrono::seconds kMost{5};
+  const auto began = std::chrono::steady_clock::now();
+  for (unsigned idle = 0;;) {
+    const auto taken = turn(link);
+    if (!taken || *taken == Turn::over) return;
+    idle = *taken == Turn::idle ? idle + 1 : 0;
+    const auto took = std::chrono::steady_clock::now() - began;
+    if (took >= kMost || (idle > 1 && took >= time_to_settle())) return;
+    if (idle > 1) sleep_on({link.descriptor()}, kLook);
+  }
+}
+
 Error read_last_word(WordReader& in) {
   Error error = read_error(in);
   if (error.code == Code::timed_out || error.code == Code::busy || error.code == Code::interrupted)
@@ -91,7 +106,9 @@ RemoteEnd SharedTurns::run(RemoteSide& side, std::shared_ptr<Link> link, std::ui
   end_.reset();
   const auto done = guarded([&]() -> Result<void> {
     GANTRY_TRY(side.begin(*link, received));
-    return work(lock);
+    GANTRY_TRY(work(lock));
+    if (settles_ && is_readable(stop_)) side.settle(*link);
+    return {};
   });
   side_ = nullptr;  // I1
   link_.reset();

@@ -48,6 +48,10 @@ class RemoteSide {
 
   /// What the other side hears when this end's owner wants no more.
   void say_when_stopped(Error why) { stopped_ = std::move(why); }
+  /// This end's owner wants no more. What is on its way arrives first, within time_to_settle().
+  void settle(Link& link);
+  /// How long what is on its way may take; 0: nothing is.
+  [[nodiscard]] virtual std::chrono::milliseconds time_to_settle() const noexcept { return {}; }
 
   /// From here on it works over this link. `received`: of the sending side, what the other side has
   /// by now.
@@ -132,8 +136,10 @@ class SharedTurns {
  public:
   /// `stop`: ends run() when it is readable. `ring`: an event of this object's alone; without one
   /// no user's thread takes turns. `spin`: the longest time that receive() polls.
-  explicit SharedTurns(int stop, Fd ring = {}, std::chrono::nanoseconds spin = {}) noexcept
-      : stop_(stop), ring_(std::move(ring)), spin_(spin) {}
+  /// `settles`: a side that is stopped does so.
+  explicit SharedTurns(int stop, Fd ring = {}, std::chrono::nanoseconds spin = {},
+                       bool settles = false) noexcept
+      : stop_(stop), ring_(std::move(ring)), settles_(settles), spin_(spin) {}
 
   /// The thread of the side.
   [[nodiscard]] RemoteEnd run(RemoteSide& side, std::shared_ptr<Link> link, std::uint64_t received);
@@ -161,6 +167,7 @@ class SharedTurns {
 
   const int stop_;
   const Fd ring_;
+  const bool settles_;
   SpinTime spin_;                     // of the thread that receives
   std::atomic<bool> is_sent_{false};  // [S]: there may be something to send
   std::atomic<bool> rests_{false};    // [S]: run() does not sleep on what the side waits for
