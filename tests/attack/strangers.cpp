@@ -106,7 +106,7 @@ void hand_over_nonsense(const std::string& directory) {
   offer.request.channel = "frames";
   offer.stall_limit = std::chrono::milliseconds(100);
   std::optional<Lingering> given;  // one at a time: a caller has a reader's place
-  std::array<Fd, 8> silent;
+  std::array<Fd, 24> silent;       // more than a name has places for
   for (std::uint64_t i = 0;; ++i) {
     auto line = connect_to(directory, "frames.sock");
     if (!line || !send_hello(line->get(), Purpose::hand)) continue;

@@ -2,6 +2,9 @@
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
+
+#include <filesystem>
 
 #include "core/channel/test_child.hpp"
 #include "core/channel/wire/protocol.hpp"
@@ -33,11 +36,23 @@ class Handed : public test::RemoteCalls {
     EXPECT_TRUE(send_hello(line.get(), Purpose::hand));
     return line;
   }
+  [[nodiscard]] static HandOffer offer_of(std::uint8_t session) {
+    HandOffer offer;
+    offer.request.channel = "frames";
+    offer.session.fill(std::byte{session});
+    offer.patience = offer.stall_limit = std::chrono::milliseconds(1000);
+    return offer;
+  }
+  [[nodiscard]] Fd caller_of_bridge() const {
+    return connect_tcp(parse_host(bridge_->address()).value(), -1, soon()).value();
+  }
   /// Calls the bridge as a consumer of "frames", and is welcomed.
-  [[nodiscard]] Fd welcomed_caller(RemoteAnswer& answer) const {
-    Fd caller = connect_tcp(parse_host(bridge_->address()).value(), -1, soon()).value();
+  [[nodiscard]] Fd welcomed_caller(RemoteAnswer& answer,
+                                   std::chrono::milliseconds stall_limit = {}) const {
+    Fd caller = caller_of_bridge();
     RemoteRequest request;
     request.channel = "frames";
+    request.stall_limit = stall_limit;
     answer = call_bridge(caller.get(), test::kToken, request, -1, soon()).value();
     return caller;
   }
@@ -137,7 +152,12 @@ TEST_F(Handed, ASessionComesBackAlthoughItsProcessIsFullOfOffers) {
   CutNetwork network(bridge_->address());
   auto in = consume(name("frames", network.address())).value();
   std::vector<Fd> lines;
-  while (lines.size() < 16) lines.push_back(line_to_owner());  // which say nothing
+  while (lines.size() < 16) {  // which hand nothing over
+    lines.push_back(line_to_owner());
+    ASSERT_TRUE(send_packet(lines.back().get(), offer_of(9).encode()));
+    std::array<std::byte, RemoteAnswer::kMostBytes> buffer{};
+    ASSERT_TRUE(receive_packet(lines.back().get(), buffer, soon()));
+  }
   network.cut_after(0);
   for (const Deadline limit = soon(); network.cuts() == 0 && !limit.passed();)
     std::this_thread::yield();
@@ -147,6 +167,115 @@ TEST_F(Handed, ASessionComesBackAlthoughItsProcessIsFullOfOffers) {
   lines.clear();
   ASSERT_TRUE(out.send(pattern(9'000, 1), {.deadline = soon()}));
   expect_message(in, 9'000, 1);
+}
+
+// Each is a thread of its process for a while, of which there are not many.
+TEST_F(Handed, LinesThatSayNothingKeepNoBridgeOut) {
+  auto out = test::make_producer("frames", there()).value();
+  std::vector<Fd> lines;
+  while (lines.size() < 40) lines.push_back(line_to_owner());
+  std::array<std::byte, 8> buffer{};
+  EXPECT_FALSE(receive_packet(lines[23].get(), buffer, soon()).value().size);  // in their order
+  EXPECT_EQ(receive_packet(lines[24].get(), buffer, Deadline::now()).error().code, Code::timed_out);
+  auto in = consume(name("frames")).value();
+  EXPECT_THAT(in.explain().link, HasSubstr("served by the channel's process"));
+}
+
+TEST_F(Handed, CallersLeaveTheProcessHalfOfItsDescriptors) {
+  ProducerOptions options = there();
+  options.consumers = 16;
+  auto out = test::make_producer("frames", options).value();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const rlimit few{320, before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &few), 0);
+  std::vector<Fd> callers;
+  for (RemoteAnswer answer; callers.size() < 11;) {
+    callers.push_back(welcomed_caller(answer));
+    EXPECT_TRUE(out.wait_for_consumer(soon(), static_cast<unsigned>(callers.size())));
+    EXPECT_THAT(answer.served, HasSubstr(callers.size() < 11 ? "served by the channel's process"
+                                                             : "descriptors for no more"));
+  }
+  ::setrlimit(RLIMIT_NOFILE, &before);
+}
+
+// Its process has no descriptor just now, or never knew of the session.
+TEST_F(Handed, OnlyAnOwnerThatServesNobodyHasItsSessionsForgotten) {
+  const Fd owner = listen_at(there_.path(), "frames.sock").value();
+  const auto answer_to = [&](Code reason) {
+    Fd line;
+    std::jthread refuses([&] {
+      pollfd entry{owner.get(), POLLIN, 0};
+      ::poll(&entry, 1, 60'000);
+      line.reset(::accept4(owner.get(), nullptr, nullptr, SOCK_CLOEXEC));
+      refuse(line.get(), reason);
+    });
+    RemoteRequest again;
+    again.channel = "frames";
+    again.session.fill(std::byte{7});
+    const Fd caller = caller_of_bridge();
+    return call_bridge(caller.get(), test::kToken, again, -1, soon()).error().code;
+  };
+  EXPECT_EQ(answer_to(Code::system), Code::busy);
+  EXPECT_EQ(answer_to(Code::unsupported), Code::permission_denied);
+}
+
+// It is given up after the bridge's patience and stall limit.
+TEST_F(Handed, ACallerThatGivesItselfMuchTimeDoesNotHoldUpTheCloseOfTheOwner) {
+  patience_ = stall_limit_ = std::chrono::milliseconds(100);
+  stop_bridge();
+  start_bridge("127.0.0.1:0");
+  for (const unsigned messages : {0, 3, 12}) {  // on their way, or behind those
+    ProducerOptions options = there();
+    options.slots = 16;
+    auto out = test::make_producer("frames", options).value();
+    RemoteAnswer answer;
+    Fd caller = welcomed_caller(answer, RemoteRequest::kLongestStallLimit);
+    ASSERT_TRUE(out.wait_for_consumer(soon(), 1));
+    if (messages > 3) caller.reset();
+    for (unsigned i = 0; i < messages; ++i) ASSERT_TRUE(out.send(pattern(100, i)));
+    caller.reset();
+    const auto closed = out.close(soon());
+    if (messages == 0)
+      EXPECT_TRUE(closed) << to_string(closed.error());
+    else
+      EXPECT_EQ(closed.error().code, Code::peer_gone) << to_string(closed.error());
+  }
+}
+
+// The end of the stream is a trip behind its last message.
+TEST_F(Handed, AnInboxThatLeavesWithTheLastMessageLetsItsSenderClose) {
+  for (int i = 0; i < 10; ++i) {
+    InboxOptions options;
+    options.channel = test::consumer_options(there());
+    std::optional<Inbox> inbox = Inbox::open("frames", options).value();
+    auto out = connect_remote_inbox(name("frames").text(), here(),
+                                    std::make_shared<test::PlainEngine>(), soon())
+                   .value();
+    std::jthread sends([&] {
+      ASSERT_TRUE(out.send(pattern(500, 1), {.deadline = soon()}));
+      const auto closed = out.close(soon());
+      EXPECT_TRUE(closed) << to_string(closed.error());
+    });
+    EXPECT_TRUE(inbox->receive(soon()));
+    inbox.reset();
+  }
+}
+
+TEST_F(Handed, ASessionOfTheBridgeSaysWhereItIsServedAfterABreak) {
+  CutNetwork network(bridge_->address());
+  ProducerOptions options = here();
+  options.consumers = 2;
+  Producer out = open_remote_producer(name("frames", network.address()).text(), options,
+                                      std::make_shared<test::PlainEngine>())
+                     .value();
+  network.cut_after(0);
+  for (const Deadline limit = soon(); network.cuts() == 0 && !limit.passed();)
+    std::this_thread::yield();
+  ASSERT_TRUE(out.send(pattern(5'000, 1), {.deadline = soon()}));
+  auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
+  expect_message(in, 5'000, 1);
+  EXPECT_THAT(out.explain(0).link, HasSubstr("served by the bridge: "));
 }
 
 // A bridge that has a caller call again and again costs it one connection at a time.
@@ -224,10 +353,7 @@ TEST_F(Handed, ACallerThatSpeaksNonsenseAfterItsAdmissionEndsItsSessionAlone) {
 
 TEST_F(Handed, WhatIsNoConnectionIsNotTaken) {
   auto out = test::make_producer("frames", there()).value();
-  HandOffer offer;
-  offer.request.channel = "frames";
-  offer.session.fill(std::byte{7});
-  offer.patience = offer.stall_limit = std::chrono::milliseconds(1000);
+  const HandOffer offer = offer_of(7);
   const Fd memory(::memfd_create("gantry-test", MFD_CLOEXEC));
   const Fd datagrams(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   const Fd unconnected(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
@@ -357,13 +483,18 @@ class HandedToProcess : public Handed {
     test::RemoteCalls::TearDown();
   }
   void produce() {
-    auto out = test::make_producer("frames", there()).value();
+    Producer out = make();
     if (!out.wait_for_consumer(soon(), 1)) std::exit(1);
     for (std::uint64_t i = 0; i < kMessages; ++i)
       if (!out.send(pattern(kBytes, i), {.deadline = soon()})) std::exit(2);
-    if (closes() && !out.close(soon())) std::exit(3);
+    end(out);
   }
-  [[nodiscard]] virtual bool closes() const { return true; }
+  [[nodiscard]] virtual Producer make() const {
+    return test::make_producer("frames", there()).value();
+  }
+  virtual void end(Producer& out) const {
+    if (!out.close(soon())) std::exit(3);
+  }
   static constexpr std::uint64_t kMessages = 100;
   static constexpr Bytes kBytes = 100'000;
   pid_t child_ = -1;
@@ -381,7 +512,7 @@ TEST_F(HandedToProcess, WhatItSentArrivesAlthoughItExits) {
 }
 
 class DroppedByProcess : public HandedToProcess {
-  [[nodiscard]] bool closes() const override { return false; }
+  void end(Producer&) const override {}
 };
 
 // The end of the process waits for what the dropped producer had sent.
@@ -389,6 +520,36 @@ TEST_F(DroppedByProcess, WhatItSentArrivesAlthoughItExits) {
   auto in = consume(name("frames")).value();
   for (std::uint64_t i = 0; i < kMessages; ++i) expect_message(in, kBytes, i);
   EXPECT_EQ(in.receive(soon()).error().code, Code::peer_gone);
+}
+
+class ExitsInTheMiddle : public HandedToProcess {
+  void end(Producer&) const override { std::exit(0); }
+};
+
+// A producer that was not even dropped.
+TEST_F(ExitsInTheMiddle, WhatItSentArrives) {
+  auto in = consume(name("frames")).value();
+  for (std::uint64_t i = 0; i < kMessages; ++i) expect_message(in, kBytes, i);
+  EXPECT_EQ(in.receive(soon()).error().code, Code::peer_gone);
+}
+
+class OfARelativeFolder : public HandedToProcess {
+  [[nodiscard]] Producer make() const override {
+    ProducerOptions options = there();
+    const std::filesystem::path folder = options.directory;
+    if (::chdir(folder.parent_path().c_str()) != 0) std::exit(4);
+    options.directory = folder.filename();
+    auto out = test::make_producer("frames", options).value();
+    if (::chdir("/") != 0) std::exit(4);
+    return out;
+  }
+};
+
+TEST_F(OfARelativeFolder, ItsProcessServesCallersAlthoughItWentElsewhere) {
+  auto in = consume(name("frames")).value();
+  EXPECT_THAT(in.explain().link, HasSubstr("served by the channel's process"));
+  for (std::uint64_t i = 0; i < kMessages; ++i) expect_message(in, kBytes, i);
+  EXPECT_EQ(in.receive(soon()).error().code, Code::closed);
 }
 
 TEST_F(HandedToProcess, ItsDeathIsHeardAtOnce) {
@@ -401,6 +562,30 @@ TEST_F(HandedToProcess, ItsDeathIsHeardAtOnce) {
     if (!last) break;
   }
   EXPECT_EQ(last.error().code, Code::peer_gone) << to_string(last.error());
+  EXPECT_THAT(last.error().message, HasSubstr("its process ended it, or is gone"));
+}
+
+// Bridges made offers while it did not run, and have given up.
+TEST_F(HandedToProcess, AnOfferThatComesLateDoesNotCutItsSession) {
+  RemoteAnswer answer;
+  Fd caller;
+  while (answer.served.find("served by the channel's process") == std::string::npos)
+    caller = welcomed_caller(answer);  // it may not have the name yet
+  std::byte byte{};
+  ASSERT_TRUE(receive_exactly(caller.get(), {&byte, 1}, -1, soon()));
+  ASSERT_EQ(::kill(child_, SIGSTOP), 0);
+  ASSERT_EQ(::waitpid(child_, nullptr, WUNTRACED), child_);
+  HandOffer offer = offer_of(1);
+  offer.request.session = answer.session;
+  const Fd line = line_to_owner();
+  ASSERT_TRUE(send_packet(line.get(), offer.encode()));
+  ::shutdown(line.get(), SHUT_WR);
+  ASSERT_EQ(::kill(child_, SIGCONT), 0);
+  std::array<std::byte, 4096> buffer{};
+  const auto answered = receive_packet(line.get(), buffer, soon());
+  EXPECT_TRUE(!answered || answered->size == 0);
+  pollfd end{caller.get(), POLLRDHUP, 0};
+  EXPECT_EQ(::poll(&end, 1, 0), 0) << "its connection was cut";
 }
 
 }  // namespace
