@@ -58,7 +58,9 @@ struct BridgeOptions {
   /// Callers that know the token may use every channel that this process may use. 16 to 64 bytes.
   std::string token = {};
   std::string directory = {};  ///< Folder of the channels; if empty: that of channel_directory().
-  unsigned sessions = 256;     ///< Limit of ends of other hosts at a time; each uses a thread.
+  /// Limit of ends of other hosts that this bridge serves at a time; each uses a thread. An end
+  /// that it hands over is its channel's process's: 256 a name, with half of the descriptors there.
+  unsigned sessions = 256;
   std::chrono::milliseconds stall_limit{10'000};  ///< As in RemoteOptions.
   std::chrono::milliseconds patience{5'000};      ///< As in RemoteOptions.
   /// serve() returns when this descriptor is readable. Not owned.
@@ -81,7 +83,7 @@ class GANTRY_API Bridge {
                                            std::shared_ptr<Engine> engine);
   Bridge(Bridge&&) noexcept;
   Bridge& operator=(Bridge&&) noexcept;
-  ~Bridge();  ///< Ends every session.
+  ~Bridge();  ///< Ends every session that it serves itself.
 
   [[nodiscard]] std::string address()
       const;  ///< "127.0.0.1:4744", with the actual port; "tls:..."; "unix:/path".
