@@ -118,7 +118,7 @@ class Conductor {
     }
     int status = 0;
     for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) note_end(pid, status);
-    tell_who_is_over();
+    tell_who_is_over(scenario_, board(), [&](std::size_t i) { return actors_[i].has_finished; });
     if (is_hung()) {
       pulse_.await_beat();
       if (is_hung()) report_hang();
@@ -134,33 +134,8 @@ class Conductor {
     if (actor.pid < 0) give_up("fork");
     if (actor.pid != 0) return;
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-    ::_exit(perform(index, actor.life));
+    ::_exit(perform(scenario_, index, actor.life, stage_.path(), board(), pulse_));
   }
-  int perform(unsigned index, unsigned life) {
-    const Role& role = scenario_.roles[index];
-    try {
-      auto runtime = Runtime::create(
-          {.directory = stage_.path(), .engine = scenario_.engine, .require_engine = false});
-      if (!runtime) give_up("no runtime", runtime.error());
-      Part part{.scenario = scenario_,
-                .role = role,
-                .index = index,
-                .life = life,
-                .directory = stage_.path(),
-                .board = board(),
-                .pulse = pulse_,
-                .runtime = *runtime,
-                .dice = Dice(scenario_.seed, 100 + index, life)};
-      play(part);
-      return 0;
-    } catch (const std::exception& trouble) {
-      board().fail(fmt::format("role {} ({}, life {}): {}", index,
-                               kPlayNames[static_cast<std::size_t>(role.play)], life,
-                               trouble.what()));
-      return 1;
-    }
-  }
-
   void strike(const Blow& blow) {
     Actor& actor = actors_[blow.role];
     if (actor.pid < 0 || actor.goes_on_us != 0) return;
@@ -189,28 +164,15 @@ class Conductor {
     found->goes_on_us = 0;
     const bool killed = WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL && found->was_struck;
     if (WIFSIGNALED(status) && !killed)
-      board().fail(fmt::format("role {} ({}, life {}) was ended by signal {} in {}", index,
-                               kPlayNames[static_cast<std::size_t>(scenario_.roles[index].play)],
-                               found->life, WTERMSIG(status), board().desks[index].doing.data()));
+      board().fail(fmt::format("{} was ended by signal {} in {}",
+                               name_of(scenario_, index, found->life), WTERMSIG(status),
+                               board().desks[index].doing.data()));
     if (killed || board().desks[index].will_come_again) {
       ++found->life;
       found->starts_us = now_us();
     } else {
       found->has_finished = true;
     }
-  }
-
-  // Nobody sends on a channel any more when all who do have ended for good.
-  void tell_who_is_over() {
-    std::array<bool, 2> sends{};
-    for (std::size_t i = 0; i < actors_.size(); ++i) {
-      if (actors_[i].has_finished) continue;
-      const Play play = scenario_.roles[i].play;
-      if (play == Play::produce || play == Play::deliver || play == Play::call) sends[0] = true;
-      if (play == Play::relay) sends[1] = true;
-    }
-    for (std::size_t i = 0; i < sends.size(); ++i)
-      if (!sends[i]) board().is_over[i].store(true, std::memory_order_release);
   }
 
   void report_hang() {

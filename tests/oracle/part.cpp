@@ -50,21 +50,6 @@ void play_once(Part& part) {
   }
 }
 
-// The acceptor's end and the unmapping of memory may come a moment later.
-void check_footprint(const Footprint& before) {
-  const std::uint64_t end = now_ns() + 3'000'000'000;
-  Footprint now = Footprint::take();
-  while (!now.is_left_by(before) && now_ns() < end) {
-    sleep_us(2000);
-    now = Footprint::take();
-  }
-  if (!now.is_left_by(before))
-    give_up(fmt::format(
-        "{} descriptors, {} events and {} shared mappings before, {}, {} and {} at the end",
-        before.descriptors, before.events, before.mappings, now.descriptors, now.events,
-        now.mappings));
-}
-
 std::vector<pid_t>& copies() {
   static std::vector<pid_t> all;
   return all;
@@ -195,6 +180,21 @@ Footprint Footprint::take() {
   return it;
 }
 
+// The acceptor's end and the unmapping of memory may come a moment later.
+void check_footprint(const Footprint& before, unsigned runtimes) {
+  const std::uint64_t end = now_ns() + 3'000'000'000;
+  Footprint now = Footprint::take();
+  while (!now.is_left_by(before, runtimes) && now_ns() < end) {
+    sleep_us(2000);
+    now = Footprint::take();
+  }
+  if (!now.is_left_by(before, runtimes))
+    give_up(fmt::format(
+        "{} descriptors, {} events and {} shared mappings before, {}, {} and {} at the end",
+        before.descriptors, before.events, before.mappings, now.descriptors, now.events,
+        now.mappings));
+}
+
 void fork_copy(Part& part, const std::function<void(Dice&)>& late) {
   Dice dice(part.dice.next());
   const pid_t pid = ::fork();
@@ -221,12 +221,63 @@ void reap_copies() {
   copies().clear();
 }
 
+namespace {
+
 void play(Part& part) {
+  if (part.scenario.is_one_process) return play_once(part);  // who conducts it looks at the end
   const Footprint before = Footprint::take();
   limit_process(part.role);
   play_once(part);
   reap_copies();
   if (!part.scenario.is_starved()) check_footprint(before);
+}
+
+}  // namespace
+
+int perform(const Scenario& scenario, unsigned index, unsigned life, const std::string& directory,
+            Board& board, const Pulse& pulse) {
+  if (scenario.is_timeless && life == 0 && scenario.roles[index].starts_us != 0)
+    sleep_us(scenario.roles[index].starts_us);
+  try {
+    const RuntimeOptions options{
+        .directory = directory, .engine = scenario.engine, .require_engine = false};
+    auto runtime = Runtime::create(options);
+    while (!runtime && scenario.is_timeless && scenario.is_starved())
+      runtime = Runtime::create(options);
+    if (!runtime) give_up("no runtime", runtime.error());
+    Part part{.scenario = scenario,
+              .role = scenario.roles[index],
+              .index = index,
+              .life = life,
+              .directory = directory,
+              .board = board,
+              .pulse = pulse,
+              .runtime = *runtime,
+              .dice = Dice(scenario.seed, 100 + index, life)};
+    play(part);
+    return 0;
+  } catch (const std::exception& trouble) {
+    board.fail(fmt::format("{}: {}", name_of(scenario, index, life), trouble.what()));
+    return 1;
+  }
+}
+
+void tell_who_is_over(const Scenario& scenario, Board& board,
+                      const std::function<bool(std::size_t role)>& has_finished) {
+  std::array<bool, 2> sends{};
+  for (std::size_t i = 0; i < scenario.roles.size(); ++i) {
+    if (has_finished(i)) continue;
+    const Play play = scenario.roles[i].play;
+    if (play == Play::produce || play == Play::deliver || play == Play::call) sends[0] = true;
+    if (play == Play::relay) sends[1] = true;
+  }
+  for (std::size_t i = 0; i < sends.size(); ++i)
+    if (!sends[i]) board.is_over[i].store(true, std::memory_order_release);
+}
+
+std::string name_of(const Scenario& scenario, unsigned role, unsigned life) {
+  const auto play = static_cast<std::size_t>(scenario.roles[role].play);
+  return fmt::format("role {} ({}, life {})", role, kPlayNames[play], life);
 }
 
 }  // namespace gantry::oracle

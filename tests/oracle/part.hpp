@@ -84,16 +84,23 @@ struct Footprint {
   std::size_t descriptors = 0;
   std::size_t mappings = 0;
   std::size_t events = 0;  // a runtime keeps one for each thread that slept at the same time
-  [[nodiscard]] bool is_left_by(const Footprint& before) const noexcept {
-    constexpr std::size_t kMostKept = 2;
+  [[nodiscard]] bool is_left_by(const Footprint& before, unsigned runtimes) const noexcept {
     return descriptors == before.descriptors && mappings == before.mappings &&
-           events <= before.events + kMostKept;
+           events <= before.events + 2 * runtimes;
   }
   [[nodiscard]] static Footprint take();
 };
+/// It is `before` again soon, but for two events for each of so many runtimes. Throws Trouble.
+void check_footprint(const Footprint& before, unsigned runtimes = 1);
 
-/// Plays the part until it ends.
-void play(Part& part);
+/// One life of a role, until it ends; what was wrong is on the board. Its process's exit code.
+int perform(const Scenario& scenario, unsigned role, unsigned life, const std::string& directory,
+            Board& board, const Pulse& pulse);
+/// Nobody sends on a channel any more when all who do have ended for good.
+void tell_who_is_over(const Scenario& scenario, Board& board,
+                      const std::function<bool(std::size_t role)>& has_finished);
+/// "role 1 (consume, life 0)".
+[[nodiscard]] std::string name_of(const Scenario& scenario, unsigned role, unsigned life);
 
 // The plays, each in a file of its own.
 void produce(Part& part);  // also of inboxes

@@ -86,8 +86,8 @@ struct Scenario {
   std::string engine;
   Bytes largest = 0;
   bool is_streamed_mostly = false;
-  bool is_timeless =
-      false;  ///< Time is virtual (tests/orders): nobody needs to look up in between.
+  bool is_timeless = false;     ///< Time is virtual (tests/orders): nobody looks up in between.
+  bool is_one_process = false;  ///< All roles are threads of one process (tests/orders).
   std::vector<Role> roles;
   std::vector<Blow> blows;
 

@@ -11,12 +11,13 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstring>
+#include <cstdio>
 #include <filesystem>
 
 #include "core/channel/wire/step.hpp"
 #include "oracle/conductor.hpp"
 #include "oracle/part.hpp"
+#include "orders/fibers.hpp"
 
 namespace gantry {
 
@@ -43,8 +44,8 @@ void ring_bell(int) {
 }
 
 template <class T>
-T* map_shared(std::size_t bytes) {
-  void* const at = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE,
+T* map_shared() {
+  void* const at = ::mmap(nullptr, sizeof(T), PROT_READ | PROT_WRITE,
                           MAP_SHARED | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
   if (at == MAP_FAILED) oracle::give_up("no memory for the stage");
   return static_cast<T*>(at);
@@ -55,13 +56,15 @@ void kill_process(pid_t pid) {
   if (pid > 0) ::kill(pid, SIGKILL);
 }
 
-void await_death(pid_t pid) {
+// False: it lives on for so long.
+bool await_death(pid_t pid, int real_ms) {
   const auto life = static_cast<int>(::syscall(SYS_pidfd_open, pid, 0));
-  if (life < 0) return;
+  if (life < 0) return true;
   pollfd entry{life, POLLIN, 0};
-  while (::poll(&entry, 1, -1) < 0) {
-  }
+  int ready = -1;
+  while (ready < 0) ready = ::poll(&entry, 1, real_ms);
   ::close(life);
+  return ready > 0;
 }
 
 struct Actor {
@@ -87,17 +90,20 @@ class Conductor {
       Called called = Called::signal;
       while (!stage->has_failed && (called = await_call(kHungMs)) == Called::signal)
         see_unexpected_death();
-      if (called == Called::hung)
-        note_failure("thread %u makes no choice, since @%#lx: it sleeps outside the harness",
-                     stage->current,
-                     static_cast<unsigned long>(stage->thread[stage->current].place));
+      if (called == Called::hung) note_hang();
       see_deaths();
-      tell_who_is_over();
+      tell_who_is_over(scenario_, board_, [&](std::size_t i) { return actors_[i].has_finished; });
     }
-    waits_ = ends_ + (stage->has_failed || board_.has_failed ? describe_waits() : "");
+    const std::string waits =
+        ends_ + (stage->has_failed || board_.has_failed ? describe_waits() : "");
+    std::snprintf(stage->waits, sizeof stage->waits, "%s", waits.c_str());
     kill_all();
   }
-  [[nodiscard]] const std::string& waits() const noexcept { return waits_; }
+
+  static void note_hang() {
+    note_failure("thread %u makes no choice, since @%#lx: it sleeps outside the harness",
+                 stage->current, static_cast<unsigned long>(stage->thread[stage->current].place));
+  }
 
  private:
   [[nodiscard]] bool all_finished() const {
@@ -109,6 +115,7 @@ class Conductor {
     Actor& actor = actors_[index];
     board_.desks[index].will_come_again = false;
     actor.process = add_process(index, actor.life);
+    if (scenario_.is_one_process) return start_as_thread(index);
     Process& process = stage->process[actor.process];
     process.may_die = actor.life + 1 < scenario_.roles[index].lives;
     const int thread = add_thread(static_cast<unsigned>(actor.process));
@@ -122,34 +129,17 @@ class Conductor {
     ::signal(SIGCHLD, SIG_DFL);  // the bell is the referee's
     self = thread;
     take_token();
-    end_process(perform(index, actor.life));
+    end_process(perform(scenario_, index, actor.life, folder_, board_, pulse_));
   }
-  int perform(unsigned index, unsigned life) {
-    const Role& role = scenario_.roles[index];
-    if (life == 0 && role.starts_us != 0) oracle::sleep_us(role.starts_us);
-    try {
-      const RuntimeOptions options{
-          .directory = folder_, .engine = scenario_.engine, .require_engine = false};
-      auto runtime = Runtime::create(options);
-      while (!runtime && scenario_.is_starved()) runtime = Runtime::create(options);
-      if (!runtime) oracle::give_up("no runtime", runtime.error());
-      oracle::Part part{.scenario = scenario_,
-                        .role = role,
-                        .index = index,
-                        .life = life,
-                        .directory = folder_,
-                        .board = board_,
-                        .pulse = pulse_,
-                        .runtime = *runtime,
-                        .dice = oracle::Dice(scenario_.seed, 100 + index, life)};
-      oracle::play(part);
-      return 0;
-    } catch (const std::exception& trouble) {
-      board_.fail(fmt::format("role {} ({}, life {}): {}", index,
-                              oracle::kPlayNames[static_cast<std::size_t>(role.play)], life,
-                              trouble.what()));
-      return 1;
-    }
+  void start_as_thread(unsigned index) {
+    pthread_t thread{};
+    const auto run = [](void* conductor) -> void* {
+      auto& it = *static_cast<Conductor*>(conductor);
+      const Process& mine = stage->process[me().process];
+      end_process(perform(it.scenario_, mine.role, mine.life, it.folder_, it.board_, it.pulse_));
+    };
+    if (start_thread(static_cast<unsigned>(actors_[index].process), &thread, nullptr, run, this))
+      oracle::give_up("no thread");
   }
 
   // Those who were to be killed, who ended by themselves, and who died of something else.
@@ -169,27 +159,30 @@ class Conductor {
     siginfo_t one{};
     if (::waitid(P_ALL, 0, &one, WEXITED | WNOHANG | WNOWAIT) != 0 || one.si_pid == 0) return;
     for (unsigned i = 0; i < stage->processes; ++i)
-      if (stage->process[i].pid == one.si_pid && stage->process[i].is_alive) {
-        if (stage->process[i].is_exiting || stage->process[i].is_doomed) return;
-        note_failure("%s was ended by signal %d in %s", name_of_role(i).c_str(), one.si_status,
-                     board_.desks[stage->process[i].role].doing.data());
+      if (const Process& process = stage->process[i];
+          process.pid == one.si_pid && process.is_alive) {
+        if (process.is_exiting || process.is_doomed) return;
+        note_failure("%s was ended by signal %d in %s",
+                     name_of(scenario_, process.role, process.life).c_str(), one.si_status,
+                     board_.desks[process.role].doing.data());
         return;
       }
     ::waitpid(one.si_pid, nullptr, WNOHANG);  // a copy whose parent is gone
   }
   void bury(unsigned index, bool was_killed) {
     Process& process = stage->process[index];
-    await_death(process.pid);
+    if (process.pid > 0) await_death(process.pid, -1);
     process.is_alive = false;
     for (unsigned i = 0; i < stage->threads; ++i)
       if (stage->thread[i].process == index) stage->thread[i].state = State::over;
     note_io();
     wake(Wait::process, static_cast<std::uint64_t>(process.pid), kMostThreads);
     if (process.parent != index) return;
-    ::waitpid(process.pid, nullptr, 0);
+    if (process.pid > 0) ::waitpid(process.pid, nullptr, 0);
     if (was_killed)
-      ends_ += fmt::format("  {} was killed in {}\n", name_of_role(index),
-                           board_.desks[process.role].doing.data());
+      ends_ +=
+          fmt::format("  {} was killed in {}\n", name_of(scenario_, process.role, process.life),
+                      board_.desks[process.role].doing.data());
     Actor& actor = actors_[process.role];
     if (was_killed || board_.desks[process.role].will_come_again) {
       ++actor.life;
@@ -198,32 +191,13 @@ class Conductor {
       actor.has_finished = true;
     }
   }
-  void kill_all() {
+  static void kill_all() {
     for (unsigned i = 0; i < stage->processes; ++i)
       if (stage->process[i].is_alive) kill_process(stage->process[i].pid);
     while (::waitpid(-1, nullptr, 0) > 0) {
     }
   }
 
-  // Nobody sends on a channel any more when all who do have ended for good.
-  void tell_who_is_over() {
-    std::array<bool, 2> sends{};
-    for (std::size_t i = 0; i < actors_.size(); ++i) {
-      if (actors_[i].has_finished) continue;
-      const Play play = scenario_.roles[i].play;
-      if (play == Play::produce || play == Play::deliver || play == Play::call) sends[0] = true;
-      if (play == Play::relay) sends[1] = true;
-    }
-    for (std::size_t i = 0; i < sends.size(); ++i)
-      if (!sends[i]) board_.is_over[i].store(true, std::memory_order_release);
-  }
-
-  [[nodiscard]] std::string name_of_role(unsigned process) const {
-    const Process& it = stage->process[process];
-    return fmt::format("role {} ({}, life {})", it.role,
-                       oracle::kPlayNames[static_cast<std::size_t>(scenario_.roles[it.role].play)],
-                       it.life);
-  }
   [[nodiscard]] std::string describe_waits() const {
     std::string text;
     for (unsigned i = 0; i < stage->threads; ++i) {
@@ -250,8 +224,39 @@ class Conductor {
   oracle::Board& board_;
   oracle::Pulse& pulse_;
   std::vector<Actor> actors_;
-  std::string ends_, waits_;
+  std::string ends_;
 };
+
+// All roles in one child of this process.
+void run_in_one_process(Conductor& conductor, const Scenario& scenario, oracle::Board& board,
+                        const oracle::Footprint& before) {
+  const pid_t child = ::fork();
+  if (child < 0) oracle::give_up("fork");
+  if (child == 0) {
+    ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+    conductor.run();
+    try {
+      if (!stage->has_failed && !board.has_failed)
+        check_footprint(before, static_cast<unsigned>(scenario.roles.size()));
+    } catch (const std::exception& trouble) {
+      board.fail(trouble.what());
+    }
+    ::_exit(0);
+  }
+  for (std::uint64_t choices = kNever; !await_death(child, kHungMs);) {
+    if (choices == stage->choices) {
+      Conductor::note_hang();
+      ::kill(child, SIGKILL);
+    }
+    choices = stage->choices;
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (!WIFSIGNALED(status)) return;
+  const std::string who =
+      stage->current < stage->threads ? name_of_thread(scenario, stage->current) : "the referee";
+  note_failure("%s ended by signal %d", who.c_str(), WTERMSIG(status));
+}
 
 }  // namespace
 
@@ -260,18 +265,16 @@ std::string name_of_thread(const Scenario& scenario, unsigned thread) {
   const Process& process = stage->process[stage->thread[thread].process];
   unsigned first = thread;
   while (first > 0 && stage->thread[first - 1].process == stage->thread[thread].process) --first;
-  return fmt::format(
-      "thread {} (role {} {}, life {}{})", thread, process.role,
-      oracle::kPlayNames[static_cast<std::size_t>(scenario.roles[process.role].play)], process.life,
-      first == thread ? "" : ", a thread of the library");
+  return fmt::format("thread {} of {}{}", thread, name_of(scenario, process.role, process.life),
+                     first == thread ? "" : ", a thread of the library");
 }
 
 Theatre::Theatre() {
   folder_ = "/dev/shm/any-order-XXXXXX";
   if (::mkdtemp(folder_.data()) == nullptr) oracle::give_up("no temporary directory");
-  board_ = map_shared<oracle::Board>(sizeof(oracle::Board));
-  pulse_ = map_shared<oracle::Pulse>(sizeof(oracle::Pulse));
-  stage = map_shared<Stage>(sizeof(Stage));
+  board_ = map_shared<oracle::Board>();
+  pulse_ = map_shared<oracle::Pulse>();
+  stage = map_shared<Stage>();
   stage->beats = reinterpret_cast<std::uint64_t*>(&pulse_->beats);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   struct sigaction action{};
@@ -279,6 +282,7 @@ Theatre::Theatre() {
   ::sigaction(SIGCHLD, &action, nullptr);
   // What a process asks the machine once is asked here, once for all.
   static_cast<void>(Runtime::create({.directory = folder_, .engine = "inline"}));
+  footprint_ = oracle::Footprint::take();
 }
 
 Theatre::~Theatre() {
@@ -290,13 +294,16 @@ Theatre::~Theatre() {
 Outcome Theatre::play(const Scenario& scenario, const Settings& settings,
                       const std::vector<Decision>& plan, bool keeps_decisions) {
   ::madvise(board_, sizeof(oracle::Board), MADV_REMOVE);
-  begin_run(settings);
+  begin_run(settings, scenario.is_one_process);
   stage->planned = static_cast<std::uint32_t>(std::min<std::size_t>(plan.size(), kMostDecisions));
   std::copy_n(plan.begin(), stage->planned, stage->plan);
   Conductor conductor(scenario, folder_, *board_, *pulse_);
-  conductor.run();
+  if (scenario.is_one_process)
+    run_in_one_process(conductor, scenario, *board_, footprint_);
+  else
+    conductor.run();
   Outcome outcome;
-  outcome.waits = conductor.waits();
+  outcome.waits = stage->waits;
   outcome.choices = stage->choices;
   outcome.switches = stage->switches;
   outcome.faults = stage->faults;
@@ -353,6 +360,11 @@ Scenario draw_small(std::uint64_t seed, bool keeps_options) {
   }
   if (is_starved(seed)) scenario.roles.front().max_descriptors = 512;  // enough: calls are refused
   scenario.is_timeless = true;
+  const bool has_copies = std::any_of(scenario.roles.begin(), scenario.roles.end(),
+                                      [](const Role& role) { return role.forks != 0; });
+  // Only processes can be copied and die.
+  scenario.is_one_process = !keeps_options && !has_copies && !scenario.is_starved() &&
+                            can_change_threads() && oracle::Dice(seed, 4714).chance(80);
   return scenario;
 }
 

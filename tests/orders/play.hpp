@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "oracle/scenario.hpp"
+#include "oracle/part.hpp"
 #include "orders/stage.hpp"
 
 namespace gantry::orders {
@@ -32,6 +32,7 @@ class Theatre {
   std::string folder_;
   oracle::Board* board_ = nullptr;
   oracle::Pulse* pulse_ = nullptr;
+  oracle::Footprint footprint_;
 };
 
 /// The scenario of the oracle's seed, so small that a schedule of it takes milliseconds.

@@ -9,6 +9,7 @@
 
 #include <initializer_list>
 
+#include "orders/fibers.hpp"
 #include "orders/stage.hpp"
 
 extern "C" const char __executable_start;
@@ -16,7 +17,7 @@ extern "C" const char __executable_start;
 namespace gantry::orders {
 
 Stage* stage = nullptr;
-thread_local int self = -1;
+constinit thread_local int self = -1;
 
 namespace {
 
@@ -136,16 +137,27 @@ void write_down(int next, Fault fault, Kind kind, bool is_usual, const char* wha
   one.what = what;
 }
 
-// Gives the token to somebody, or to the referee if nobody is left.
+// Of one process: the threads, and the referee as the last.
+Context contexts[kMostThreads + 1];
+std::uint32_t parked[kMostThreads][2];
+
+// Gives the token to somebody, or to the referee if nobody is left. Where all is one process it
+// returns with the token.
 void hand_over(int next) {
   stage->alone = 0;
+  if (next != kNobody) ++stage->switches;
+  const auto to = next == kNobody ? kMostThreads : static_cast<std::uint32_t>(next);
+  if (stage->is_one_process) {
+    const std::uint32_t from = stage->current;
+    stage->current = to;
+    if (from != to) gantry_orders_jump(&contexts[from], &contexts[to]);
+    return;
+  }
+  __atomic_store_n(&stage->current, to, __ATOMIC_SEQ_CST);
   if (next == kNobody) {
-    __atomic_store_n(&stage->current, kMostThreads, __ATOMIC_SEQ_CST);
     __atomic_store_n(&stage->bell, 1u, __ATOMIC_SEQ_CST);
     return futex_rouse(&stage->bell);
   }
-  ++stage->switches;
-  stage->current = static_cast<std::uint32_t>(next);
   Thread& thread = stage->thread[next];
   __atomic_store_n(&thread.token, 1u, __ATOMIC_SEQ_CST);
   futex_rouse(&thread.token);
@@ -292,13 +304,14 @@ std::uint64_t place_of(const void* address) noexcept {
   return static_cast<std::uint64_t>(static_cast<const char*>(address) - &__executable_start);
 }
 
-void begin_run(const Settings& settings) noexcept {
+void begin_run(const Settings& settings, bool is_one_process) noexcept {
   Stage& it = *stage;
   std::uint64_t* const beats = it.beats;
   memset(static_cast<void*>(stage), 0, offsetof(Stage, thread));
   memset(static_cast<void*>(it.process), 0, sizeof it.process);
   it.beats = beats;
   it.settings = settings;
+  it.is_one_process = is_one_process;
   it.random = settings.seed;
   it.now_ns = 1'000'000'000'000;
   it.current = kMostThreads;
@@ -334,6 +347,7 @@ int add_process(unsigned role, unsigned life) noexcept {
 }
 
 void take_token() noexcept {
+  if (stage->is_one_process) return;
   Thread& thread = me();
   while (__atomic_load_n(&thread.token, __ATOMIC_SEQ_CST) == 0)
     futex_sleep(&thread.token, 0, nullptr);
@@ -345,40 +359,40 @@ void call_referee() noexcept {
   hand_over(kNobody);
 }
 
-void note_failure(const char* format, ...) noexcept {
+static void write_failure(const char* format, va_list words) {
   if (stage->has_failed) return;
-  va_list words;
-  va_start(words, format);
   vsnprintf(stage->failure, sizeof stage->failure, format, words);
-  va_end(words);
   stage->has_failed = true;
 }
-
+void note_failure(const char* format, ...) noexcept {
+  va_list words;
+  va_start(words, format);
+  write_failure(format, words);
+  va_end(words);
+}
 void fail(const char* format, ...) noexcept {
-  if (!stage->has_failed) {
-    va_list words;
-    va_start(words, format);
-    vsnprintf(stage->failure, sizeof stage->failure, format, words);
-    va_end(words);
-    stage->has_failed = true;
-  }
+  va_list words;
+  va_start(words, format);
+  write_failure(format, words);
+  va_end(words);
   call_referee();
   for (;;) raw_call(SYS_pause);
+}
+
+static void count_choice(unsigned kind) {
+  ++me().steps;
+  stage->trace = (stage->trace ^ (static_cast<unsigned>(self) << 3 | kind)) * 0x100000001b3;
+  if (++stage->choices >= stage->settings.most_choices)
+    fail("no end after %lu choices", static_cast<unsigned long>(stage->choices));
 }
 
 Fault choose(Kind kind, const void* place, const char* what) noexcept {
   if (!is_scheduled()) return Fault::none;
   Stage& it = *stage;
-  Thread& mine = me();
-  ++mine.steps;
-  ++it.choices;
   ++it.alone;
   it.now_ns += kChoiceNs;
-  mine.place = place_of(place);
-  it.trace =
-      (it.trace ^ static_cast<std::uint64_t>(self << 3 | static_cast<int>(kind))) * 0x100000001b3;
-  if (it.choices >= it.settings.most_choices)
-    fail("no end after %lu choices", static_cast<unsigned long>(it.choices));
+  me().place = place_of(place);
+  count_choice(static_cast<unsigned>(kind));
   Fault fault = draw_fault(kind);
   const int next = strategy_next(kind, fault);
   if (fault != Fault::none) {
@@ -397,11 +411,7 @@ Fault choose(Kind kind, const void* place, const char* what) noexcept {
 bool block(Wait wait, std::uint64_t on, std::uint64_t deadline_ns, const char* what) noexcept {
   Stage& it = *stage;
   Thread& mine = me();
-  ++mine.steps;
-  ++it.choices;
-  it.trace = (it.trace ^ static_cast<std::uint64_t>(self << 3 | 7)) * 0x100000001b3;
-  if (it.choices >= it.settings.most_choices)
-    fail("no end after %lu choices", static_cast<unsigned long>(it.choices));
+  count_choice(7);
   mine.wait = wait;
   mine.on = on;
   mine.deadline_ns = deadline_ns;
@@ -428,7 +438,8 @@ unsigned wake(Wait wait, std::uint64_t on, unsigned most) noexcept {
   for (unsigned i = 0; i < stage->threads && woken < most; ++i) {
     Thread& thread = stage->thread[i];
     if (thread.state != State::blocked || thread.wait != wait || thread.on != on ||
-        thread.is_woken || (wait != Wait::process && thread.process != me().process))
+        thread.is_woken ||
+        (!stage->is_one_process && wait != Wait::process && thread.process != me().process))
       continue;
     thread.is_woken = true;
     ++woken;
@@ -447,8 +458,20 @@ void thread_ended() noexcept {
   ++me().steps;
   wake(Wait::join, static_cast<std::uint64_t>(self), kMostThreads);
   const int next = next_of_all(Kind::block, "ends");
-  self = -1;
+  if (!stage->is_one_process) self = -1;
   hand_over(next);
+}
+
+void park_thread(int index, void (*body)()) noexcept {
+  gantry_orders_park(&contexts[index], body, parked[index]);
+}
+void await_parked(int index) noexcept {
+  while (__atomic_load_n(&parked[index][1], __ATOMIC_SEQ_CST) == 0)
+    raw_call(SYS_futex, reinterpret_cast<long>(&parked[index][1]), FUTEX_WAIT_PRIVATE, 0);
+}
+void unpark(int index) noexcept {
+  __atomic_store_n(&parked[index][0], 1u, __ATOMIC_SEQ_CST);
+  raw_call(SYS_futex, reinterpret_cast<long>(&parked[index][0]), FUTEX_WAKE_PRIVATE, 1);
 }
 
 void let_run() noexcept {
@@ -459,6 +482,7 @@ void let_run() noexcept {
 }
 
 Called await_call(unsigned real_ms) noexcept {
+  if (stage->is_one_process) return Called::token;
   const timespec most{real_ms / 1000, static_cast<long>(real_ms % 1000) * 1'000'000};
   std::uint64_t before = kNever;
   for (;;) {

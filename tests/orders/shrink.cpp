@@ -3,9 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <filesystem>
-#include <map>
+
+#include "orders/places.hpp"
 
 namespace gantry::orders {
 namespace {
@@ -99,30 +98,10 @@ class Shrinker {
   Outcome outcome_;
 };
 
-// The innermost line of each that is our own: an inlined atomic operation is its caller's.
-std::map<std::uint64_t, std::string> lines_of(const std::vector<std::uint64_t>& places) {
-  std::map<std::uint64_t, std::string> lines;
-  if (places.empty()) return lines;
-  std::string command = fmt::format("addr2line -ai -e {} 2>/dev/null",
-                                    std::filesystem::read_symlink("/proc/self/exe").string());
-  for (const std::uint64_t place : places) command += fmt::format(" {:#x}", place - 1);
-  std::FILE* const pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return lines;
-  std::array<char, 1024> line{};
-  std::uint64_t place = 0;
-  while (std::fgets(line.data(), line.size(), pipe) != nullptr) {
-    std::string text = line.data();
-    if (text.starts_with("0x")) {
-      place = std::stoull(text, nullptr, 16) + 1;
-      continue;
-    }
-    text = text.substr(0, text.find_first_of(" \n"));
-    for (const char* const folder : {"/src/", "/include/gantry/", "/tests/"})
-      if (const std::size_t at = text.rfind(folder); at != text.npos && lines[place].empty())
-        lines[place] = text.substr(at + 1);
-  }
-  ::pclose(pipe);
-  return lines;
+std::string our_own(const std::string& line) {
+  for (const char* const folder : {"/src/", "/include/gantry/", "/tests/"})
+    if (const std::size_t at = line.rfind(folder); at != line.npos) return line.substr(at + 1);
+  return {};
 }
 
 }  // namespace
@@ -155,7 +134,7 @@ std::string with_places(const std::string& text) {
   std::vector<std::uint64_t> places;
   for (std::size_t at = 0; (at = text.find("@0x", at)) != text.npos; at += 3)
     places.push_back(std::stoull(text.substr(at + 3), nullptr, 16));
-  const auto lines = lines_of(places);
+  const auto lines = lines_of(places, our_own);
   std::string result;
   std::size_t from = 0;
   for (std::size_t at = 0; (at = text.find("@0x", from)) != text.npos;) {

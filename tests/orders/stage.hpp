@@ -1,6 +1,8 @@
 #pragma once  // orders/stage.hpp: the page that all processes of a scenario map: who runs, who
               // waits.
 
+#include <pthread.h>
+
 #include <cstddef>
 #include <cstdint>
 
@@ -92,6 +94,7 @@ struct Settings {
   std::uint32_t refusals;  // of waits, for a signal: one in so many calls; 0: none
   std::uint32_t starves;   // of descriptors or memory: one in so many; 0: none
   std::uint32_t blows;     // kills, stops and jumps of the clock, each at most so many
+  bool is_one_process;     // roles are threads, and threads are fibers of one kernel thread
   bool loses_rings;        // one wake-up of eight between processes is lost: a defect, to be found
   std::uint64_t most_choices;
   std::uint64_t fair_from;  // from this choice on the strategy is random
@@ -107,8 +110,9 @@ struct Stage {
   std::uint32_t bell;  // a futex: rung for the referee
   std::uint32_t wants_referee;
   std::uint32_t current, threads, processes;
+  bool is_one_process;  // roles are threads, and threads are fibers of one kernel thread
   bool has_failed;
-  char failure[1600];
+  char failure[1600], waits[6000];  // what is wrong, and who waits for what
   Settings settings;
   std::uint64_t random;
   std::uint64_t now_ns;
@@ -129,8 +133,8 @@ struct Stage {
   Decision plan[kMostDecisions];      // to be made, by thread and step
 };
 
-extern Stage* stage;           // null: nothing is scheduled, and calls are what they are
-extern thread_local int self;  // this thread's index; -1: it is not scheduled
+extern Stage* stage;                     // null: nothing is scheduled, and calls are what they are
+extern constinit thread_local int self;  // this thread's index; -1: it is not scheduled
 [[nodiscard]] inline bool is_scheduled() noexcept {
   return self >= 0;
 }
@@ -154,7 +158,7 @@ void take_token() noexcept;    ///< Returns when this thread is to run.
 void thread_ended() noexcept;  ///< Of the calling thread, which gives the token on.
 void call_referee() noexcept;  ///< The token goes to the referee.
 /// Fresh, for one run; `stage` must be mapped.
-void begin_run(const Settings& settings) noexcept;
+void begin_run(const Settings& settings, bool is_one_process) noexcept;
 /// The referee hands the token to some thread, if there is one.
 void let_run() noexcept;
 enum class Called { token, signal, hung };
@@ -167,6 +171,14 @@ std::uint64_t place_of(const void* address) noexcept;
 
 /// A thread's first and a process's last act. The latter tells the referee, who sees the death.
 [[noreturn]] void end_process(int code) noexcept;
+
+/// A thread of `process` that runs `run(argument)` from its first choice on. As pthread_create().
+int start_thread(unsigned process, pthread_t* thread, const pthread_attr_t* attributes,
+                 void* (*run)(void*), void* argument) noexcept;
+// Where all is one process, a kernel thread only lends its stack and its thread_locals.
+void park_thread(int index, void (*body)()) noexcept;  ///< Returns when it may end.
+void await_parked(int index) noexcept;
+void unpark(int index) noexcept;
 
 long raw_call(long number, long a = 0, long b = 0, long c = 0, long d = 0, long e = 0,
               long f = 0) noexcept;  ///< Past every wrapper. Negative: an error.

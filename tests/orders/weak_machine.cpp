@@ -7,6 +7,8 @@
 #include <string.h>
 #include <time.h>
 
+#include "orders/fibers.hpp"
+
 namespace gantry::orders::weak {
 namespace {
 
@@ -45,7 +47,7 @@ struct Plain {  // eight bytes of the arena
 };
 
 struct Fiber {
-  void* stack_pointer;
+  Context context;
   void (*body)();
   bool is_over;
   int waits_for;  // a bell; -1: none
@@ -66,7 +68,7 @@ WakeUp bells[4];
 Sites all_sites;
 unsigned fiber_count = 0;
 int current = -1;
-void* main_stack = nullptr;
+Context main_context;
 std::uint64_t random_state = 0;
 std::uint32_t sc_time = 0, steps = 0;
 std::uint32_t fence_epoch[kFibers];  // of each fiber's newest seq_cst fence
@@ -80,36 +82,13 @@ std::uint32_t draw() {
   return static_cast<std::uint32_t>(z >> 33);
 }
 
-extern "C" void gantry_orders_switch(void** from, void* to);
-asm(R"(
-.text
-.globl gantry_orders_switch
-.hidden gantry_orders_switch
-gantry_orders_switch:
-  pushq %rbp
-  pushq %rbx
-  pushq %r12
-  pushq %r13
-  pushq %r14
-  pushq %r15
-  movq %rsp, (%rdi)
-  movq %rsi, %rsp
-  popq %r15
-  popq %r14
-  popq %r13
-  popq %r12
-  popq %rbx
-  popq %rbp
-  ret
-)");
-
 bool can_run(const Fiber& fiber) {
   return !fiber.is_over && (fiber.waits_for < 0 || bells[fiber.waits_for].is_rung);
 }
 void to_main() {
-  void** const from = &fibers[current].stack_pointer;
+  Context* const from = &fibers[current].context;
   current = -1;
-  gantry_orders_switch(from, main_stack);
+  gantry_orders_jump(from, &main_context);
 }
 void enter_fiber() {
   fibers[current].body();
@@ -259,10 +238,7 @@ const char* run(void (*const* bodies)(), unsigned count, std::uint64_t seed) noe
     fibers[i].waits_for = -1;
     fibers[i].body = bodies[i];
     fibers[i].clock.at[i] = 1;
-    auto** top =
-        reinterpret_cast<void**>(stacks[i] + sizeof stacks[i]) - 3;  // aligned as after a call
-    *--top = reinterpret_cast<void*>(&enter_fiber);
-    fibers[i].stack_pointer = top - 6;
+    fibers[i].context = main_context = begin_below(stacks[i] + sizeof stacks[i], &enter_fiber);
   }
   // Each fiber's stores begin unknown to the others, and what was there before is known to all.
   while (failure == nullptr) {
@@ -276,7 +252,7 @@ const char* run(void (*const* bodies)(), unsigned count, std::uint64_t seed) noe
     if (is_over) return nullptr;
     if (able_count == 0) return "nobody can run: a wake-up was missed";
     current = static_cast<int>(able[draw() % able_count]);
-    gantry_orders_switch(&main_stack, fibers[current].stack_pointer);
+    gantry_orders_jump(&main_context, &fibers[current].context);
   }
   return failure;
 }

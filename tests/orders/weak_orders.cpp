@@ -8,12 +8,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <new>
+#include <span>
 #include <string>
 #include <tuple>
-#include <utility>
 #include <vector>
 
 #include "core/base/os/membarrier.hpp"
@@ -22,6 +21,7 @@
 #include "core/sync/spsc/release_board.hpp"
 #include "core/sync/spsc/revocable_ring.hpp"
 #include "core/sync/wait_flag.hpp"
+#include "orders/places.hpp"
 #include "orders/weak_machine.hpp"
 
 extern "C" const char __executable_start;
@@ -265,40 +265,22 @@ std::vector<int> weaker(Op op, int order) {
   return {__ATOMIC_RELAXED};
 }
 
-// Lines of src/core/sync; the innermost inlined one counts.
+std::string of_sync(const std::string& line) {
+  const std::size_t from = line.rfind("/core/sync/");
+  return from == line.npos ? "" : line.substr(from + 11);
+}
+
 std::map<Place, std::vector<Site*>> places() {
-  std::map<Place, std::vector<Site*>> all;
-  std::string command =
-      "addr2line -ai -e " + std::filesystem::read_symlink("/proc/self/exe").string();
   std::map<std::uint64_t, std::vector<Site*>> by_address;
-  for (unsigned i = 0; i < sites().count; ++i) {
-    Site& site = sites().site[i];
-    const std::uint64_t at = site.place - reinterpret_cast<std::uint64_t>(&__executable_start) - 1;
-    by_address[at].push_back(&site);
+  std::vector<std::uint64_t> addresses;
+  for (Site& site : std::span(sites().site, sites().count)) {
+    addresses.push_back(site.place - reinterpret_cast<std::uint64_t>(&__executable_start));
+    by_address[addresses.back()].push_back(&site);
   }
-  for (const auto& [at, unused] : by_address) {
-    std::array<char, 32> text{};
-    std::snprintf(text.data(), text.size(), " 0x%lx", static_cast<unsigned long>(at));
-    command += text.data();
-  }
-  std::FILE* const pipe = ::popen(command.c_str(), "r");
-  if (pipe == nullptr) return all;
-  std::array<char, 1024> line{};
-  std::uint64_t at = 0;
-  while (std::fgets(line.data(), line.size(), pipe) != nullptr) {
-    const std::string text(line.data());
-    if (text.starts_with("0x")) {
-      at = std::stoull(text, nullptr, 16);
-      continue;
-    }
-    const std::size_t from = text.rfind("/core/sync/");
-    if (from == text.npos || by_address[at].empty()) continue;
-    for (Site* const site : std::exchange(by_address[at], {}))
-      all[{text.substr(from + 11, text.find_first_of(" \n", from) - from - 11), site->op,
-           site->order}]
-          .push_back(site);
-  }
-  ::pclose(pipe);
+  std::map<Place, std::vector<Site*>> all;
+  for (const auto& [at, line] : lines_of(addresses, of_sync))
+    for (Site* const site : line.empty() ? std::vector<Site*>() : by_address[at])
+      all[{line, site->op, site->order}].push_back(site);
   return all;
 }
 
