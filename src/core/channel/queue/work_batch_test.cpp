@@ -45,6 +45,20 @@ class Batches : public test::Queues {
   }
 };
 
+// It gives up the request that is under way, of which the queue hears no more.
+TEST_F(Batches, AFinishedQueueThatHasGoneIsClosedForWhoAsksForAnotherNumber) {
+  std::optional<WorkQueue> queue(open());
+  WorkMember gets = join(), withdraws = join();
+  EXPECT_EQ(get_code(gets), Code::timed_out);
+  EXPECT_EQ(get_code(withdraws), Code::timed_out);
+  queue->finish();
+  ASSERT_TRUE(queue->wait_until_done(soon()));
+  queue.reset();
+  EXPECT_EQ(gets.get_many(4, soon()).error().code, Code::closed);
+  EXPECT_EQ(withdraws.withdraw(Deadline::now()).error().code, Code::timed_out);
+  EXPECT_EQ(get_code(withdraws, soon()), Code::closed);
+}
+
 TEST_F(Batches, EveryItemComesOnceWholeAndInOrder) {
   // As a batch, alone, beyond the bytes of a message, beyond its items.
   std::vector<Bytes> sizes = {0, 1, 64, 4096, 4097, 100'000, 5, 3'000'000, 0, 0, 7};

@@ -177,7 +177,8 @@ Result<Message> WorkMember::Impl::await(Asked& asked, Deadline deadline) {
 }
 
 // `timed_out`: nothing came, or the queue did not say so in time. What it has handed out meanwhile
-// it takes back then, so that nothing lies with a member that does not ask again.
+// it takes back then, so that nothing lies with a member that does not ask again. A queue that has
+// gone cannot be told; the request knows why it went.
 Result<Message> WorkMember::Impl::leave(Asked& asked, Deadline deadline) {
   if (!is_ours()) return belongs_to_parent("this member");
   const auto nothing_came = [&] {
@@ -186,7 +187,7 @@ Result<Message> WorkMember::Impl::leave(Asked& asked, Deadline deadline) {
   if (!asked.call || asked.gave_up) return nothing_came();
   const std::uint64_t name = RequestName{asked.question, *asked.call}.word();
   if (!deadline.passed()) {
-    if (!asked.has_left) GANTRY_TRY(acknowledger_->tell(ToQueue::left_line, name));
+    if (!asked.has_left) static_cast<void>(acknowledger_->tell(ToQueue::left_line, name));
     asked.has_left = true;
     auto reply = link_->wait(*asked.call, deadline);
     if (reply || link_->is_over(*asked.call)) {
@@ -196,7 +197,7 @@ Result<Message> WorkMember::Impl::leave(Asked& asked, Deadline deadline) {
     }
     if (reply.error().code != Code::timed_out) return reply;
   }
-  GANTRY_TRY(acknowledger_->tell(ToQueue::gave_up, name));
+  static_cast<void>(acknowledger_->tell(ToQueue::gave_up, name));
   asked.gave_up = true;
   return nothing_came();
 }
@@ -210,7 +211,7 @@ Result<std::vector<WorkItem>> WorkMember::Impl::get(std::size_t most, Deadline d
   most_ = static_cast<std::uint32_t>(std::min(most, kMostBatched));
   if (item_.call && item_.most != most_ && !item_.gave_up) {
     const RequestName name{WorkQuestion::item, *item_.call};
-    GANTRY_TRY(acknowledger_->tell(ToQueue::gave_up, name.word()));
+    static_cast<void>(acknowledger_->tell(ToQueue::gave_up, name.word()));
     item_.gave_up = true;
   }
   GANTRY_ASSIGN(Message reply, await(item_, deadline));

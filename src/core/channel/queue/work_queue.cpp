@@ -244,9 +244,13 @@ void WorkQueue::Impl::run() {
   const auto turn = my_turn();
   has_ended_ = true;
   end_wait_here();
+  // A caller amid its handshake may have kept the input open: it is not waited for any more.
+  if (ran && ledger_.is_empty() && (is_closed_ || wishes_now().finish)) {
+    asking_.refuse_all({Code::closed, fmt::format("queue '{}': it is finished", name_), {}});
+    server_->shut_down(Code::closed);
+  }
   asking_.refuse_all(ended);
   questions_.refuse_all(ended);
-  if (ran && is_closed_ && ledger_.is_empty()) server_->shut_down(Code::closed);
   const std::lock_guard lock(mutex_);
   why_ended_ =
       ran ? Error{Code::closed, fmt::format("queue '{}': it was dropped", name_), {}} : ran.error();

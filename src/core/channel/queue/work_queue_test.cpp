@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
 #include <poll.h>
+#include <sys/socket.h>
+#include <sys/un.h>
 
 #include <atomic>
+#include <cstdio>
 #include <mutex>
 #include <thread>
 
@@ -404,6 +407,27 @@ TEST_F(WorkQueues, AFinishedQueueThatHasGoneIsClosedForItsWorkers) {
   EXPECT_EQ(get_code(had_one, soon()), Code::closed);
   EXPECT_EQ(get_code(had_none, soon()), Code::closed);
   EXPECT_EQ(get_code(had_none, soon()), Code::closed);
+}
+
+// A caller that has not said what it wants keeps the input open for a while.
+TEST_F(WorkQueues, AFinishedQueueThatHasGoneIsClosedBesideACallerThatHangs) {
+  for (int round = 0; round < 20; ++round) {
+    std::optional<WorkQueue> queue(open({}));
+    WorkMember asks = join(), asked = join();
+    EXPECT_EQ(get_code(asked), Code::timed_out);
+    const Fd caller(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
+    sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
+    std::snprintf(address.sun_path, sizeof address.sun_path, "%s/jobs.sock",
+                  directory_.path().c_str());
+    ASSERT_EQ(::connect(caller.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address),
+              0);
+    WorkMember behind_it = join();  // so the queue has seen it
+    queue->finish();
+    ASSERT_TRUE(queue->wait_until_done(soon()));
+    queue.reset();
+    EXPECT_EQ(get_code(asked, soon()), Code::closed);
+    EXPECT_EQ(get_code(asks, soon()), Code::closed);
+  }
 }
 
 // put() had returned: who waits for all of it is not told that all is well.
