@@ -36,6 +36,8 @@ enum class End : std::uint8_t {
 /// when it has ended.
 struct Log {
   static constexpr std::uint64_t kWhole = std::uint64_t{1} << 32;  // else its beginning
+  static constexpr std::uint64_t kDone = std::uint64_t{1} << 33;   // of a queue: acknowledged
+  static constexpr unsigned kTriesBit = 40;                        // of a queue: so many tries
   static constexpr unsigned kMost = 16 * kMaxMessages;
 
   std::atomic<std::uint32_t> count{0};

@@ -27,7 +27,8 @@ class Judge {
     const std::uint32_t logs = std::min<std::uint32_t>(board_.logs_used, kMaxLogs);
     for (std::uint32_t i = 0; i < logs; ++i) note_seen(board_.logs[i]);
     for (std::uint32_t i = 0; i < logs; ++i) read(board_.logs[i], i);
-    if (has_one_reader()) check_loss();
+    if (scenario_.theme == Theme::queue) check_tries();
+    if (has_one_reader() || scenario_.theme == Theme::queue) check_loss();
   }
 
  private:
@@ -49,8 +50,39 @@ class Judge {
       seen_.insert(Id::unpack(static_cast<std::uint32_t>(log.entries[i])).pack());
   }
 
+  // Of one who works: each try of an item is had by one. What others gave up comes later.
+  void read_items(const Log& log, std::uint32_t index) {
+    std::map<unsigned, std::uint32_t> last;
+    const bool has_colleagues =
+        1 < std::count_if(scenario_.roles.begin(), scenario_.roles.end(),
+                          [](const Role& one) { return one.play == Play::work; });
+    for (std::uint32_t i = 0; i < log.count; ++i) {
+      const std::uint64_t entry = log.entries[i];
+      const Id id = Id::unpack(static_cast<std::uint32_t>(entry));
+      const std::uint64_t tries = entry >> Log::kTriesBit;
+      delivered_.emplace(id.pack(), index);
+      if (!tries_[id.pack()].emplace(tries, (entry & Log::kDone) != 0).second)
+        give_up(fmt::format("try {} of {} was handed out twice", tries, to_string(id)));
+      if (tries != 1 || has_colleagues) continue;
+      const auto [before, is_first] = last.emplace(id.stream, line_of(id));
+      if (!is_first && before->second >= line_of(id))
+        give_up(fmt::format("role {}: {} came too late", log.role.load(), to_string(id)));
+      before->second = line_of(id);
+    }
+    if (log.end == End::unknown && !role_of(log).is_by_hand)
+      may_be_lost_ += std::max<unsigned>(1, log.batch);
+  }
+  void check_tries() const {
+    for (const auto& [item, tries] : tries_)
+      for (auto one = tries.begin(); one != tries.end() && std::next(one) != tries.end(); ++one)
+        if (one->second)
+          give_up(fmt::format("{} was acknowledged in try {}, and handed out again",
+                              to_string(Id::unpack(item)), one->first));
+  }
+
   void read(const Log& log, std::uint32_t index) {
     const Role& role = role_of(log);
+    if (role.play == Play::work) return read_items(log, index);
     std::map<unsigned, Id> last;
     std::map<unsigned, std::uint32_t> of_line;
     for (std::uint32_t i = 0; i < log.count; ++i) {
@@ -113,7 +145,7 @@ class Judge {
   // others had before it came; behind what a reader had left, what had been dropped for that one.
   void check_end(const Role& role, const std::map<unsigned, Id>& last, bool is_kept_one) {
     for (const auto& [line, id] : last)
-      for (Id next = id; ++next.number < kMaxMessages;)
+      for (Id next = id; ++next.number < kMaxMessages && board_.fate(next) != Fate::none;)
         if (board_.fate(next) == Fate::sent &&
             !(is_kept_one && (others_miss() || seen_.contains(next.pack()))))
           give_up(fmt::format("role {}: the stream ended after {}, but {} was sent", index_of(role),
@@ -132,7 +164,8 @@ class Judge {
     if (scenario_.is_starved()) return;
     std::set<unsigned> streams;
     for (const Role& role : scenario_.roles)
-      if (role.play == Play::produce || role.play == Play::deliver) streams.insert(role.stream);
+      if (role.play == Play::produce || role.play == Play::deliver || role.play == Play::put)
+        streams.insert(role.stream);
     unsigned lost = 0;
     std::string what;
     for (const unsigned stream : streams)
@@ -145,6 +178,7 @@ class Judge {
     unsigned lost = 0, since_last = 0;
     for (std::uint32_t number = 0; number < kMaxMessages; ++number) {
       const Id id{stream, epoch, number};
+      if (board_.fate(id) == Fate::none) break;  // it sends in their order
       if (delivered_.contains(id.pack())) since_last = 0;
       if (board_.fate(id) != Fate::sent || delivered_.contains(id.pack())) continue;
       ++lost;
@@ -160,8 +194,9 @@ class Judge {
 
   const Scenario& scenario_;
   Board& board_;
-  std::map<std::uint32_t, std::uint32_t> delivered_;  // in which session
-  std::set<std::uint32_t> seen_;                      // by anybody
+  std::map<std::uint32_t, std::uint32_t> delivered_;              // in which session
+  std::map<std::uint32_t, std::map<std::uint64_t, bool>> tries_;  // of an item: whether it was done
+  std::set<std::uint32_t> seen_;                                  // by anybody
   unsigned may_be_lost_ = 0;
 };
 

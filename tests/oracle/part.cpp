@@ -47,6 +47,12 @@ void play_once(Part& part) {
       return serve(part);
     case Play::call:
       return call(part);
+    case Play::keep:
+      return keep_queue(part);
+    case Play::put:
+      return put_items(part);
+    case Play::work:
+      return work(part);
   }
 }
 
@@ -268,8 +274,9 @@ void tell_who_is_over(const Scenario& scenario, Board& board,
   for (std::size_t i = 0; i < scenario.roles.size(); ++i) {
     if (has_finished(i)) continue;
     const Play play = scenario.roles[i].play;
-    if (play == Play::produce || play == Play::deliver || play == Play::call) sends[0] = true;
-    if (play == Play::relay) sends[1] = true;
+    if (play == Play::produce || play == Play::deliver || play == Play::call || play == Play::put)
+      sends[0] = true;
+    if (play == Play::relay || play == Play::keep) sends[1] = true;
   }
   for (std::size_t i = 0; i < sends.size(); ++i)
     if (!sends[i]) board.is_over[i].store(true, std::memory_order_release);

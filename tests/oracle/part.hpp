@@ -108,6 +108,9 @@ void consume(Part& part);  // also of inboxes
 void relay(Part& part);
 void serve(Part& part);
 void call(Part& part);
+void keep_queue(Part& part);
+void put_items(Part& part);
+void work(Part& part);
 
 /// A copy of this process runs `late` and ends; it is waited for by reap_copies(). Nothing where
 /// sanitizers do not bear a fork of a process with threads.

@@ -94,6 +94,8 @@ bool Receiver::take() {
     take_whole();
   else if (take == Take::early)
     take_early();
+  else if (take == Take::looked)
+    take_looked();
   else
     take_copied();
   return !ended_;
@@ -166,6 +168,22 @@ void Receiver::take_copied() {
     give_up(fmt::format("receive_into() says that {} has {} bytes, not {}", to_string(id),
                         copied->bytes, part_.scenario.size_of(id)));
   check_bytes(ConstByteSpan(buffer_).first(copied->bytes), id, 0, "receive_into()");
+}
+
+// Where it lies: its sender goes on meanwhile.
+void Receiver::take_looked() {
+  const auto looked = part_.timed("look()", draw_time(), [&](Deadline deadline) {
+    return consumer_->look(
+        [&](const Message& message) {
+          const Id id = note(message.info(), true);
+          if (check_message(message, id, "look()") != part_.scenario.size_of(id))
+            give_up(fmt::format("look(): {} has another size", to_string(id)));
+          if (part_.dice.chance(50)) sleep_us(part_.dice.up_to(200));
+          check_message(message, id, "look(), before its end");
+        },
+        deadline);
+  });
+  if (!looked) fail_call("look()", looked.error());
 }
 
 void Receiver::take_early() {

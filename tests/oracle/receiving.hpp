@@ -39,6 +39,7 @@ class Receiver {
   void take_batch();
   void take_early();
   void take_copied();
+  void take_looked();
   void work_through(Incoming& incoming, Id id);
   bool read_on(Incoming& incoming, Id id, Bytes& at);
   void hold(Message message, Id id);

@@ -34,7 +34,7 @@ class Pen {
   Pen(Scenario& scenario, bool kills) : it_(scenario), dice_(scenario.seed, 1), kills_(kills) {}
 
   void write() {
-    it_.theme = static_cast<Theme>(it_.seed % kThemeNames.size());
+    it_.theme = theme_of(it_.seed);
     it_.options = draw_options(dice_);
     it_.engine = dice_.any_of<const char*>({"inline", "auto", "thread"});
     it_.largest = dice_.any_of<Bytes>({65, 4097, 40 * kKiB, 300 * kKiB, (4 << 20) + 1});
@@ -56,6 +56,12 @@ class Pen {
         return write_inbox();
       case Theme::calls:
         return write_calls();
+      case Theme::queue:
+        return write_queue();
+      case Theme::looks:
+        return write_looks();
+      case Theme::late:
+        return write_late();
     }
   }
 
@@ -229,12 +235,66 @@ class Pen {
     strike_anybody(2);
   }
 
+  // Workers that die or leave with items in hand.
+  void write_queue() {
+    it_.largest = std::min<Bytes>(it_.largest, 40 * kKiB);
+    it_.options.bytes_in_flight = it_.options.pool.budget_bytes = 0;
+    it_.options.history = 0;
+    add(Play::keep).lives = 1;
+    const auto putters = dice_.between(1, 3), workers = dice_.between(1, 3);
+    for (std::uint64_t i = 0; i < putters; ++i)
+      add(Play::put, static_cast<unsigned>(i)).messages = draw_messages();
+    for (std::uint64_t i = 0; i < workers; ++i) {
+      Role& role = add(Play::work);
+      role.holds = static_cast<unsigned>(dice_.up_to(6));
+      role.is_by_hand = dice_.chance(60);
+      role.lags_us = dice_.chance(40) ? dice_.up_to(1000) : 0;
+      role.leaves = dice_.chance(40) ? static_cast<unsigned>(dice_.up_to(60)) : 0;
+    }
+    strike_anybody(2);
+  }
+  // Readers that look where messages lie, beside some that keep them.
+  void write_looks() {
+    it_.largest = dice_.any_of<Bytes>({65, 4097, 4097, 40 * kKiB});
+    it_.options.history = 0;
+    add_producer();
+    const auto readers = dice_.between(1, 4);
+    it_.options.consumers = static_cast<unsigned>(readers);
+    for (std::uint64_t i = 0; i < readers; ++i) {
+      Role& role = add_consumer();
+      if (i == 0 || dice_.chance(60)) role.take = Take::looked;
+    }
+    if (dice_.chance(50)) strike_anybody(2);
+  }
+  // Readers that join late, leave and come again, where a history is kept.
+  void write_late() {
+    it_.options.slots = static_cast<unsigned>(dice_.between(1, 16));
+    it_.options.history = static_cast<unsigned>(dice_.between(1, it_.options.slots));
+    add_producer();
+    const auto readers = dice_.between(2, 4);
+    it_.options.consumers = static_cast<unsigned>(readers);
+    for (std::uint64_t i = 0; i < readers; ++i) {
+      Role& role = add_consumer();
+      role.leaves = static_cast<unsigned>(dice_.between(10, 100));
+      role.starts_us = dice_.up_to(30'000);
+      if (dice_.chance(30)) role.take = Take::looked;
+      if (dice_.chance(30)) draw_policy(role);
+    }
+    if (dice_.chance(40)) strike_anybody(1);
+  }
+
   Scenario& it_;
   Dice dice_;
   const bool kills_;
 };
 
 }  // namespace
+
+Theme theme_of(std::uint64_t seed) noexcept {
+  constexpr std::array kLater{Theme::queue, Theme::looks, Theme::late,  Theme::queue,
+                              Theme::looks, Theme::late,  Theme::queue, Theme::queue};
+  return seed / 8 % 5 == 4 ? kLater[seed % 8] : static_cast<Theme>(seed % 8);
+}
 
 Bytes Scenario::size_of(Id id) const noexcept {
   Dice dice(seed, 2, id.pack());
@@ -276,11 +336,11 @@ std::string describe(const Scenario& scenario) {
     const Role& role = scenario.roles[i];
     text += fmt::format(
         "  role {}: {} on {}, stream {}, messages {}, hurried {} %, forks {}, policy {}, depth {}, "
-        "take {}, holds {}, lags {} us, leaves {} of 1000, descriptors {}, memory {}\n",
+        "take {}, holds {}{}, lags {} us, leaves {} of 1000, descriptors {}, memory {}\n",
         i, kPlayNames[static_cast<std::size_t>(role.play)], role.channel, role.stream,
         role.messages, role.hurried, role.forks, to_string(role.policy), role.depth,
-        static_cast<int>(role.take), role.holds, role.lags_us, role.leaves, role.max_descriptors,
-        role.max_more_memory);
+        static_cast<int>(role.take), role.holds, role.is_by_hand ? " by hand" : "", role.lags_us,
+        role.leaves, role.max_descriptors, role.max_more_memory);
   }
   for (const Blow& blow : scenario.blows)
     text += fmt::format("  after {} us role {} gets signal {} for {} us\n", blow.at_us, blow.role,

@@ -35,16 +35,17 @@ class Dice {
 };
 
 /// What a scenario is drawn to look at. Everything else is drawn all the same.
-enum class Theme { any, cut, relay, fork, successor, halfway, inbox, calls };
-inline constexpr std::array kThemeNames{"any",       "cut",     "relay", "fork",
-                                        "successor", "halfway", "inbox", "calls"};
+enum class Theme { any, cut, relay, fork, successor, halfway, inbox, calls, queue, looks, late };
+inline constexpr std::array kThemeNames{"any",   "cut",   "relay", "fork",  "successor", "halfway",
+                                        "inbox", "calls", "queue", "looks", "late"};
+[[nodiscard]] Theme theme_of(std::uint64_t seed) noexcept;
 
-enum class Play { produce, consume, relay, inbox, deliver, serve, call };
-inline constexpr std::array kPlayNames{"produce", "consume", "relay", "inbox",
-                                       "deliver", "serve",   "call"};
+enum class Play { produce, consume, relay, inbox, deliver, serve, call, keep, put, work };
+inline constexpr std::array kPlayNames{"produce", "consume", "relay", "inbox", "deliver",
+                                       "serve",   "call",    "keep",  "put",   "work"};
 
 /// How a consumer takes messages.
-enum class Take { whole, early, copied, any };
+enum class Take { whole, early, copied, any, looked };
 
 /// One process, and its next life when it ends early.
 struct Role {
@@ -65,6 +66,7 @@ struct Role {
   Take take = Take::whole;
   unsigned holds = 0;         ///< Messages in hand at most, by its own will.
   std::uint64_t lags_us = 0;  ///< Between two messages, at most.
+  bool is_by_hand = false;    ///< Items of a queue are acknowledged when they are done.
   unsigned leaves = 0;        ///< In a thousand messages: leaves, and comes again.
   // All
   unsigned max_descriptors = 0;  ///< RLIMIT_NOFILE; 0: as it is.

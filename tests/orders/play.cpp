@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -13,6 +14,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <fstream>
 
 #include "core/channel/wire/step.hpp"
 #include "oracle/conductor.hpp"
@@ -270,11 +272,16 @@ std::string name_of_thread(const Scenario& scenario, unsigned thread) {
 }
 
 Theatre::Theatre() {
-  folder_ = "/dev/shm/any-order-XXXXXX";
-  if (::mkdtemp(folder_.data()) == nullptr) oracle::give_up("no temporary directory");
+  std::string above = "/dev/shm/any-order-XXXXXX";
+  if (::mkdtemp(above.data()) == nullptr) oracle::give_up("no temporary directory");
+  folder_ = above + "/channels";
+  ::mkdir(folder_.c_str(), 0700);
   board_ = map_shared<oracle::Board>();
   pulse_ = map_shared<oracle::Pulse>();
   stage = map_shared<Stage>();
+  std::snprintf(stage->copies, sizeof stage->copies, "%s", above.c_str());
+  for (const std::string file : kCopied)
+    std::ofstream(above + file.substr(file.rfind('/'))) << std::ifstream(file).rdbuf();
   stage->beats = reinterpret_cast<std::uint64_t*>(&pulse_->beats);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   struct sigaction action{};
@@ -288,7 +295,7 @@ Theatre::Theatre() {
 Theatre::~Theatre() {
   ::munmap(board_, sizeof(oracle::Board));
   std::error_code ignored;
-  std::filesystem::remove_all(folder_, ignored);
+  std::filesystem::remove_all(stage->copies, ignored);
 }
 
 Outcome Theatre::play(const Scenario& scenario, const Settings& settings,
@@ -333,8 +340,7 @@ Outcome Theatre::play(const Scenario& scenario, const Settings& settings,
 
 // Descriptors and memory run short. The other themes' roles do not know how to bear that.
 static bool is_starved(std::uint64_t seed) {
-  const auto theme = static_cast<oracle::Theme>(seed % oracle::kThemeNames.size());
-  return theme == oracle::Theme::any && oracle::Dice(seed, 4713).chance(50);
+  return oracle::theme_of(seed) == oracle::Theme::any && oracle::Dice(seed, 4713).chance(50);
 }
 
 Scenario draw_small(std::uint64_t seed, bool keeps_options) {
@@ -356,7 +362,7 @@ Scenario draw_small(std::uint64_t seed, bool keeps_options) {
     role.forks = std::min(role.forks, 1u);
     role.max_descriptors = 0;
     role.max_more_memory = 0;
-    role.leaves *= 5;
+    role.leaves *= role.play == Play::work ? 1 : 5;
   }
   if (is_starved(seed)) scenario.roles.front().max_descriptors = 512;  // enough: calls are refused
   scenario.is_timeless = true;
@@ -364,7 +370,7 @@ Scenario draw_small(std::uint64_t seed, bool keeps_options) {
                                       [](const Role& role) { return role.forks != 0; });
   // Only processes can be copied and die.
   scenario.is_one_process = !keeps_options && !has_copies && !scenario.is_starved() &&
-                            can_change_threads() && oracle::Dice(seed, 4714).chance(80);
+                            can_change_threads() && oracle::Dice(seed, 4714).chance(90);
   return scenario;
 }
 

@@ -306,10 +306,8 @@ std::uint64_t place_of(const void* address) noexcept {
 
 void begin_run(const Settings& settings, bool is_one_process) noexcept {
   Stage& it = *stage;
-  std::uint64_t* const beats = it.beats;
   memset(static_cast<void*>(stage), 0, offsetof(Stage, thread));
   memset(static_cast<void*>(it.process), 0, sizeof it.process);
-  it.beats = beats;
   it.settings = settings;
   it.is_one_process = is_one_process;
   it.random = settings.seed;

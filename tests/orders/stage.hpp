@@ -85,6 +85,9 @@ struct Decision {
 enum class Strategy : std::uint8_t { random, pct, one_moved, plan };
 inline constexpr const char* kStrategyNames[] = {"random", "pct", "one-moved", "plan"};
 
+/// Files about the machine that the library reads again and again.
+inline constexpr const char* kCopied[] = {"/proc/meminfo", "/proc/cpuinfo", "/proc/self/cgroup"};
+
 struct Settings {
   std::uint64_t seed;
   Strategy strategy;
@@ -119,7 +122,6 @@ struct Stage {
   std::uint64_t choices, switches, io_events, faults, kills, jumps;
   std::uint64_t trace;  // a hash of all choices, to compare replays
   std::uint64_t last_progress;
-  std::uint64_t* beats;  // counted whenever the clock jumps
   std::uint32_t change_points[16];
   Blows blows;
   bool must_recheck;    // pct: somebody became ready
@@ -131,6 +133,9 @@ struct Stage {
   Process process[kMostProcesses];
   Decision decision[kMostDecisions];  // as they were made
   Decision plan[kMostDecisions];      // to be made, by thread and step
+  // For all runs.
+  char copies[64];       // a folder with a copy of each of kCopied
+  std::uint64_t* beats;  // counted whenever the clock jumps
 };
 
 extern Stage* stage;                     // null: nothing is scheduled, and calls are what they are
