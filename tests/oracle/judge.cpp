@@ -46,16 +46,14 @@ class Judge {
   }
 
   void note_seen(const Log& log) {
+    has_left_ |= scenario_.options.history != 0 && log.end != End::closed && log.end != End::gone;
     for (std::uint32_t i = 0; i < log.count; ++i)
       seen_.insert(Id::unpack(static_cast<std::uint32_t>(log.entries[i])).pack());
   }
 
-  // Of one who works: each try of an item is had by one. What others gave up comes later.
+  // Of one who works: each try of an item is had by one. They have no order, since one who waits
+  // for another number of items gives back what it was handed.
   void read_items(const Log& log, std::uint32_t index) {
-    std::map<unsigned, std::uint32_t> last;
-    const bool has_colleagues =
-        1 < std::count_if(scenario_.roles.begin(), scenario_.roles.end(),
-                          [](const Role& one) { return one.play == Play::work; });
     for (std::uint32_t i = 0; i < log.count; ++i) {
       const std::uint64_t entry = log.entries[i];
       const Id id = Id::unpack(static_cast<std::uint32_t>(entry));
@@ -63,11 +61,6 @@ class Judge {
       delivered_.emplace(id.pack(), index);
       if (!tries_[id.pack()].emplace(tries, (entry & Log::kDone) != 0).second)
         give_up(fmt::format("try {} of {} was handed out twice", tries, to_string(id)));
-      if (tries != 1 || has_colleagues) continue;
-      const auto [before, is_first] = last.emplace(id.stream, line_of(id));
-      if (!is_first && before->second >= line_of(id))
-        give_up(fmt::format("role {}: {} came too late", log.role.load(), to_string(id)));
-      before->second = line_of(id);
     }
     if (log.end == End::unknown && !role_of(log).is_by_hand)
       may_be_lost_ += std::max<unsigned>(1, log.batch);
@@ -142,12 +135,13 @@ class Judge {
     return log.end != End::closed && log.end != End::gone;
   }
   // Who reads to the end reads all of it. Behind a history there may be streamed messages, which
-  // others had before it came; behind what a reader had left, what had been dropped for that one.
+  // others had before it came, or had unread when they left; behind what a reader had left, what
+  // had been dropped for that one.
   void check_end(const Role& role, const std::map<unsigned, Id>& last, bool is_kept_one) {
     for (const auto& [line, id] : last)
       for (Id next = id; ++next.number < kMaxMessages && board_.fate(next) != Fate::none;)
         if (board_.fate(next) == Fate::sent &&
-            !(is_kept_one && (others_miss() || seen_.contains(next.pack()))))
+            !(is_kept_one && (others_miss() || has_left_ || seen_.contains(next.pack()))))
           give_up(fmt::format("role {}: the stream ended after {}, but {} was sent", index_of(role),
                               to_string(id), to_string(next)));
   }
@@ -196,7 +190,8 @@ class Judge {
   Board& board_;
   std::map<std::uint32_t, std::uint32_t> delivered_;              // in which session
   std::map<std::uint32_t, std::map<std::uint64_t, bool>> tries_;  // of an item: whether it was done
-  std::set<std::uint32_t> seen_;                                  // by anybody
+  bool has_left_ = false;         // somebody, by itself or killed, where a history is kept
+  std::set<std::uint32_t> seen_;  // by anybody
   unsigned may_be_lost_ = 0;
 };
 
