@@ -29,6 +29,11 @@ void reached_step(Step step) noexcept {
                  kStepNames[static_cast<std::size_t>(step)].data());
 }
 
+// Where a seed says so they begin near an end of theirs.
+std::uint64_t first_number() noexcept {
+  return orders::stage == nullptr ? 0 : orders::stage->settings.first_number;
+}
+
 }  // namespace gantry
 
 namespace gantry::orders {
@@ -387,7 +392,20 @@ Settings draw_settings(std::uint64_t seed, const Scenario& scenario) {
   it.blows = dice.chance(50) ? static_cast<std::uint32_t>(dice.between(1, 3)) : 0;
   it.refusals = dice.chance(30) ? dice.any_of<std::uint32_t>({10, 50, 200}) : 0;
   it.starves = scenario.is_starved() ? dice.any_of<std::uint32_t>({15, 60, 240}) : 0;
+  if (it.blows == 0 && !scenario.is_one_process)  // which is there for this
+    it.blows = static_cast<std::uint32_t>(oracle::Dice(seed, 4716).between(1, 3));
   it.most_choices = 3'000'000;
+  // Near the ends of 8 to 55 bits (of a number a consumer keeps 56), and of milliseconds and
+  // microseconds in 32 bits.
+  oracle::Dice long_life(seed, 4715);
+  it.begins_ns = 1'000'000'000'000;
+  if (long_life.chance(25)) {
+    it.first_number =
+        (std::uint64_t{1} << long_life.any_of({8, 16, 31, 32, 48, 55})) - long_life.between(1, 6);
+    it.begins_ns =
+        (std::uint64_t{1} << 32) * long_life.any_of<std::uint64_t>({1, 1000, 1'000'000}) -
+        long_life.up_to(3'000'000);
+  }
   it.fair_from = 60'000;
   return it;
 }

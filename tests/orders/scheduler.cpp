@@ -311,7 +311,7 @@ void begin_run(const Settings& settings, bool is_one_process) noexcept {
   it.settings = settings;
   it.is_one_process = is_one_process;
   it.random = settings.seed;
-  it.now_ns = 1'000'000'000'000;
+  it.now_ns = settings.begins_ns;
   it.current = kMostThreads;
   for (std::uint32_t& point : it.change_points)
     point = static_cast<std::uint32_t>(draw() % (settings.length + 1));

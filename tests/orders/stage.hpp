@@ -91,14 +91,16 @@ inline constexpr const char* kCopied[] = {"/proc/meminfo", "/proc/cpuinfo", "/pr
 struct Settings {
   std::uint64_t seed;
   Strategy strategy;
-  std::uint32_t one_in;    // random: a switch once in so many choices
-  std::uint32_t depth;     // pct: change points; one_moved: the choice at which it happens
-  std::uint32_t length;    // pct: about how many choices a run has
-  std::uint32_t refusals;  // of waits, for a signal: one in so many calls; 0: none
-  std::uint32_t starves;   // of descriptors or memory: one in so many; 0: none
-  std::uint32_t blows;     // kills, stops and jumps of the clock, each at most so many
-  bool is_one_process;     // roles are threads, and threads are fibers of one kernel thread
-  bool loses_rings;        // one wake-up of eight between processes is lost: a defect, to be found
+  std::uint32_t one_in;        // random: a switch once in so many choices
+  std::uint32_t depth;         // pct: change points; one_moved: the choice at which it happens
+  std::uint32_t length;        // pct: about how many choices a run has
+  std::uint32_t refusals;      // of waits, for a signal: one in so many calls; 0: none
+  std::uint32_t starves;       // of descriptors or memory: one in so many; 0: none
+  std::uint32_t blows;         // kills, stops and jumps of the clock, each at most so many
+  bool is_one_process;         // roles are threads, and threads are fibers of one kernel thread
+  std::uint64_t first_number;  // of each channel's messages
+  std::uint64_t begins_ns;     // the clock
+  bool loses_rings;  // one wake-up of eight between processes is lost: a defect, to be found
   std::uint64_t most_choices;
   std::uint64_t fair_from;  // from this choice on the strategy is random
 };

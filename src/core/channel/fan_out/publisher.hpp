@@ -5,6 +5,7 @@
 
 #include "core/base/assert.hpp"
 #include "core/channel/fan_out/consumer_set.hpp"
+#include "core/channel/wire/step.hpp"
 
 namespace gantry {
 
@@ -138,7 +139,7 @@ class Publisher {
 
   ConsumerSet consumers_;
   BesidePlaces places_;
-  std::uint64_t number_ = 0;
+  std::uint64_t number_ = GANTRY_FIRST_NUMBER;
   std::uint64_t needed_ = 0;  // I11
   unsigned looks_ = 0;        // of finds_room()
 };
