@@ -15,7 +15,7 @@ namespace gantry {
 /// The member's connection to the queue. Items send notes by it, from any thread: a note that
 /// cannot be sent at once is sent by the thread that uses the connection.
 ///   I1  A note stays in the list until it was sent, so none is lost for want of heap.
-///   I2  While the member has asked for items, the list has room for giving up the answer.
+///   I2  While the member has asked for items, the list has room for giving the answer up.
 class GANTRY_LOCAL WorkItem::Acknowledger {
  public:
   explicit Acknowledger(std::shared_ptr<ClientLink> link) : link_(std::move(link)) {}
@@ -30,7 +30,7 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
       if (is_over_)
         return fail(Code::peer_gone, "the item's member, or its queue, has gone",
                     "keep the member until its items are done");
-      make_room(2);  // I2
+      make_room(what == ToQueue::gave_up ? 1 : 2);  // I2
       list_.push_back({what, number});
     }
     tell_all();
@@ -39,18 +39,10 @@ class GANTRY_LOCAL WorkItem::Acknowledger {
     return {};
   }
 
+  /// Called before the member asks. I2
   void reserve() {
     const std::lock_guard lock(list_mutex_);
-    make_room(1);  // I2
-  }
-  /// Of an answer that the user did not get. Needs no heap.
-  void give_up(RequestName request) noexcept {
-    {
-      const std::lock_guard lock(list_mutex_);
-      GANTRY_ASSERT(list_.capacity() > list_.size());  // I2
-      list_.push_back({ToQueue::gave_up, request.word()});
-    }
-    tell_all();
+    make_room(1);
   }
 
   /// Sends something else, with the connection to itself. Called by the member.

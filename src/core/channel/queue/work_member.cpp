@@ -70,7 +70,6 @@ class GANTRY_LOCAL WorkMember::Impl {
   Result<Message> leave(Asked& asked, Deadline deadline);
   Result<void> post(Draft draft, PostForm form, Deadline deadline);
   Result<std::size_t> put_some(std::span<const ConstByteSpan> items, Deadline deadline);
-  Result<std::vector<WorkItem>> open_or_give_up(Message message);
   Result<std::vector<WorkItem>> open_items(Message message);
   Result<std::vector<WorkItem>> open_batch(const Message& message);
   Result<WorkItem> open_item(Message message);
@@ -215,13 +214,13 @@ Result<std::vector<WorkItem>> WorkMember::Impl::get(std::size_t most, Deadline d
     item_.gave_up = true;
   }
   GANTRY_ASSIGN(Message reply, await(item_, deadline));
-  return open_or_give_up(std::move(reply));
+  return open_items(std::move(reply));
 }
 
 Result<std::vector<WorkItem>> WorkMember::Impl::withdraw(std::size_t most, Deadline deadline) {
   if (item_.most > most) deadline = Deadline::now();  // the queue takes back what came
   GANTRY_ASSIGN(Message reply, leave(item_, deadline));
-  return open_or_give_up(std::move(reply));
+  return open_items(std::move(reply));
 }
 
 Result<void> WorkMember::Impl::reserve(Deadline deadline) {
@@ -247,17 +246,16 @@ Result<Message> WorkMember::Impl::ask(WorkQuestion question, Deadline deadline) 
 
 // The queue takes back what its answer gave if that is not the user's, for want of heap or since
 // it makes no sense.
-Result<std::vector<WorkItem>> WorkMember::Impl::open_or_give_up(Message message) {
-  const RequestName name{WorkQuestion::item, message.info().correlation};
-  auto items = guarded([&] { return open_items(std::move(message)); });
-  if (!items) acknowledger_->give_up(name);
-  return items;
-}
-
 Result<std::vector<WorkItem>> WorkMember::Impl::open_items(Message message) {
-  if (static_cast<PostForm>(message.info().type) == PostForm::batch) return open_batch(message);
-  std::vector<WorkItem> items(1);
-  GANTRY_ASSIGN(items[0], open_item(std::move(message)));
+  const RequestName name{WorkQuestion::item, message.info().correlation};
+  auto items = guarded([&]() -> Result<std::vector<WorkItem>> {
+    if (static_cast<PostForm>(message.info().type) == PostForm::batch) return open_batch(message);
+    std::vector<WorkItem> one(1);
+    GANTRY_ASSIGN(one[0], open_item(std::move(message)));
+    return one;
+  });
+  if (!items)
+    static_cast<void>(guarded([&] { return acknowledger_->tell(ToQueue::gave_up, name.word()); }));
   return items;
 }
 

@@ -551,10 +551,7 @@ Result<std::size_t> WorkQueue::Impl::put_some_here(std::span<const ConstByteSpan
     const std::byte* const at = copy->data() + copy->size();
     if (!append_guarded(*copy, item)) {
       if (!payloads.empty()) break;  // the next call says so
-      return fail(
-          Code::invalid_argument,
-          fmt::format("queue '{}': an item of {} bytes that cannot be read", name_, item.size()),
-          "pass the address of its bytes, or an empty item");
+      return fail(Code::invalid_argument, fmt::format("queue '{}': an item cannot be read", name_));
     }
     payloads.push_back(std::make_shared<WorkPayload>(copy, ConstByteSpan(at, item.size()), true));
   }
