@@ -272,7 +272,9 @@ Result<void> WorkQueue::Impl::serve() {
       answer(found < kLooksOfTurn && !is_rung(), turn % kTurnsOfQuestion == 0);
     if (is_closed_ && ledger_.is_empty()) end_wait_here();
     const bool is_over = is_closed_ && ledger_.is_empty() && !asking_.is_empty();
-    if (found == 0 || is_over || turn % kTurnsOfReport == 0) publish_report();
+    // A turn that did not hear of finish() publishes none: wait_until_done() counts those behind
+    // it.
+    if ((found == 0 && hears_enough()) || is_over || turn % kTurnsOfReport == 0) publish_report();
     if (is_over)
       asking_.refuse_all({Code::closed, fmt::format("queue '{}': it is finished", name_), {}});
     const bool may_close = wishes.finish && !is_closed_ && !server_->inbox().is_expecting();
