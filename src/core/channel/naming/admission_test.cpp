@@ -225,6 +225,23 @@ void send_lingering(const Fd& socket, const WirePacket& packet, std::span<const 
     lingering.drop_own_copy();
 }
 
+// From the version of the answer it learns why it was refused.
+TEST_F(Admission, WhoSpeaksAnotherFormatHearsWhichIsSpokenHere) {
+  auto out = *make_producer("frames", options_);
+  WirePacket packet;
+  packet.version = kFormatVersion - 1;
+  packet.kind = PacketKind::hello;
+  packet.purpose = Purpose::join;
+  const Fd socket = call();
+  ASSERT_TRUE(send_packet(socket.get(), std::as_bytes(std::span(&packet, 1)), {}));
+  const auto answer = receive_wire(socket.get(), soon());
+  ASSERT_TRUE(answer) << to_string(answer.error());
+  ASSERT_FALSE(answer->closed);
+  EXPECT_EQ(answer->packet.kind, PacketKind::refused);
+  EXPECT_EQ(answer->packet.version, kFormatVersion);
+  expect_served(out);
+}
+
 // To close what it sent takes longer than any of the waits here.
 TEST_F(Admission, WhatTakesTimeToCloseHoldsUpNobody) {
   test::Lingering in_hello, in_join, too_many;

@@ -213,6 +213,9 @@ void PeerListener::hear_from(std::uint64_t serial) {
     if (!hear(peer, *received)) peers_.erase(at);
     return;
   }
+  // Of another format: from the answer's version it learns that it was refused, and why.
+  if (is_first && !received && received.error().code == Code::unsupported && !peer.is_called)
+    refuse(peer.connection.send_fd(), Code::unsupported);
   failed(peer,
          received ? Error{Code::peer_gone, "the other process hung up", ""} : received.error());
   peers_.erase(at);
