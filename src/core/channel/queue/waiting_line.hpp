@@ -49,4 +49,16 @@ class WaitingLine {
   std::deque<Request> line_;
 };
 
+/// One more as long as it lives.
+class Counted {
+ public:
+  explicit Counted(unsigned& count) noexcept : count_(count) { ++count_; }
+  ~Counted() { --count_; }
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+
+ private:
+  unsigned& count_;
+};
+
 }  // namespace gantry

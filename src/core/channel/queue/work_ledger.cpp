@@ -3,6 +3,8 @@
 #include <algorithm>
 
 #include "core/base/assert.hpp"
+#include "core/base/result.hpp"
+#include "core/channel/queue/item_batch.hpp"
 
 namespace gantry {
 
@@ -34,6 +36,29 @@ WorkPayload::WorkPayload(std::shared_ptr<const void> owner, ConstByteSpan bytes,
     : owner_(std::move(owner)), is_copied_(is_copied) {
   Draft::Part& part = parts_.emplace_back();
   part.bytes = part.copied = bytes;
+}
+
+Result<std::vector<std::shared_ptr<WorkPayload>>> copies_that_go_together(
+    std::span<const ConstByteSpan> items, std::string_view queue) {
+  std::size_t count = 0;
+  Bytes bytes = 0;
+  while (count < std::min(items.size(), WorkMember::kMostBatched) &&
+         items[count].size() <= WorkMember::kMostBatchedItem &&
+         bytes + items[count].size() <= WorkMember::kMostBatchBytes)
+    bytes += items[count++].size();
+  const auto copy = std::make_shared<std::vector<std::byte>>();
+  copy->reserve(bytes + 1);  // the bytes stay where they are, and an empty one has an address
+  std::vector<std::shared_ptr<WorkPayload>> payloads;
+  payloads.reserve(count);
+  for (const ConstByteSpan item : items.first(count)) {
+    const std::byte* const at = copy->data() + copy->size();
+    if (!append_guarded(*copy, item)) {
+      if (!payloads.empty()) break;  // the next call says so
+      return fail(Code::invalid_argument, fmt::format("queue '{}': an item cannot be read", queue));
+    }
+    payloads.push_back(std::make_shared<WorkPayload>(copy, ConstByteSpan(at, item.size()), true));
+  }
+  return payloads;
 }
 
 Bytes WorkPayload::bytes() const noexcept {

@@ -5,6 +5,8 @@
 #include <map>
 #include <optional>
 #include <set>
+#include <span>
+#include <string_view>
 #include <vector>
 
 namespace gantry {
@@ -30,6 +32,11 @@ class WorkPayload {
   std::vector<std::byte> copy_;
   std::vector<Draft::Part> parts_;  // their bytes lie in one of these
 };
+
+/// Copies of the first items, as many as go together in one message; empty: the first is too large.
+/// Errors: `invalid_argument`, it cannot be read.
+[[nodiscard]] Result<std::vector<std::shared_ptr<WorkPayload>>> copies_that_go_together(
+    std::span<const ConstByteSpan> items, std::string_view queue);
 
 /// Items and who has them. Knows nothing of channels. Used by one thread.
 //   I1  An item is in exactly one place: waiting_, or the hands of one member.

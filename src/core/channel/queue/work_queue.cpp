@@ -12,6 +12,7 @@
 #include "core/base/os/worker_thread.hpp"
 #include "core/base/wait.hpp"
 #include "core/channel/queue/item_batch.hpp"
+#include "core/channel/queue/lost_items.hpp"
 #include "core/channel/queue/queue_protocol.hpp"
 #include "core/channel/queue/waiting_line.hpp"
 #include "core/channel/queue/work_ledger.hpp"
@@ -44,51 +45,13 @@ Result<void> check_queue(std::string_view name, const WorkQueueOptions& options)
   return {};
 }
 
-/// What was put by members that the queue hung up on. put() had returned, so whoever waits for all
-/// items has to hear of it; once.
-class LostItems {
- public:
-  /// False: that member went by itself, and what it had put was taken in.
-  bool note(std::string_view queue, const Departure& departure) {
-    const Error& why = departure.why;
-    if (why.code == Code::closed || why.code == Code::peer_gone) return false;
-    if (!untold_)
-      untold_ = Error{why.code,
-                      fmt::format("queue '{}': what process {} had put is lost: {}", queue,
-                                  departure.sender.pid, why.message),
-                      why.hint};
-    return true;
-  }
-  Result<void> tell() {
-    if (auto untold = std::exchange(untold_, std::nullopt))
-      return tl::unexpected(*std::move(untold));
-    return {};
-  }
-
- private:
-  std::optional<Error> untold_;
-};
-
-/// One more as long as it lives.
-class Counted {
- public:
-  explicit Counted(unsigned& count) noexcept : count_(count) { ++count_; }
-  ~Counted() { --count_; }
-  Counted(const Counted&) = delete;
-  Counted& operator=(const Counted&) = delete;
-
- private:
-  unsigned& count_;
-};
-
 }  // namespace
 
 /// The dispatcher: one thread has all but the counters and the wish to finish. An acknowledgement
 /// wakes nobody for whom it changes nothing:
 //   I3  What lies in a member's ring and did not ring is an acknowledgement (urgency_of()).
 //   I4  A turn ends with all heard that it needs (needs_all()), or with the dispatcher rung; so
-//   while
-//       everybody sleeps, nobody waits for what I3 speaks of: wait_until_done(), finish(), a
+//       while everybody sleeps, nobody waits for what I3 speaks of: wait_until_done(), finish(), a
 //       report, a putter whose slot an item in hand keeps, memory beyond kMostUnheard.
 //   I5  A wish of another thread's is there before the dispatcher is rung for it.
 class GANTRY_LOCAL WorkQueue::Impl {
@@ -476,8 +439,6 @@ WorkQueue::Impl::Wishes WorkQueue::Impl::wishes_now() const {
   return wishes_;
 }
 
-// ---- as others see it ----------------------------------------------------------------------
-
 void WorkQueue::Impl::finish() noexcept {
   {
     const std::lock_guard lock(mutex_);
@@ -538,25 +499,8 @@ Result<std::size_t> WorkQueue::Impl::put_here(std::span<const ConstByteSpan> ite
 
 // The first ones, in one turn, so that those who wait get several at once: as many as go together.
 Result<std::size_t> WorkQueue::Impl::put_some_here(std::span<const ConstByteSpan> items) {
-  std::size_t count = 0;
-  Bytes bytes = 0;
-  while (count < std::min(items.size(), WorkMember::kMostBatched) &&
-         items[count].size() <= WorkMember::kMostBatchedItem &&
-         bytes + items[count].size() <= WorkMember::kMostBatchBytes)
-    bytes += items[count++].size();
-  if (count == 0) return 0;
-  const auto copy = std::make_shared<std::vector<std::byte>>();
-  copy->reserve(bytes + 1);  // an empty item has an address
-  std::vector<std::shared_ptr<WorkPayload>> payloads;
-  payloads.reserve(count);
-  for (const ConstByteSpan item : items.first(count)) {
-    const std::byte* const at = copy->data() + copy->size();
-    if (!append_guarded(*copy, item)) {
-      if (!payloads.empty()) break;  // the next call says so
-      return fail(Code::invalid_argument, fmt::format("queue '{}': an item cannot be read", name_));
-    }
-    payloads.push_back(std::make_shared<WorkPayload>(copy, ConstByteSpan(at, item.size()), true));
-  }
+  GANTRY_ASSIGN(auto payloads, copies_that_go_together(items, name_));
+  if (payloads.empty()) return 0;
   return in_turn([&]() -> Result<std::size_t> {
     const std::size_t room =
         options_.most_copied - std::min(ledger_.copied(), options_.most_copied);
@@ -697,8 +641,6 @@ Result<void> WorkQueue::Impl::wait_until_done(Deadline deadline) {
   if (why_ended_) return tl::unexpected(*why_ended_);
   return lost_.tell();
 }
-
-// ---- the handle ----------------------------------------------------------------------------
 
 WorkQueue::WorkQueue(std::shared_ptr<Impl> impl) noexcept : impl_(std::move(impl)) {}
 WorkQueue::WorkQueue(WorkQueue&&) noexcept = default;
