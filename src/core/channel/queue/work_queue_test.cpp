@@ -401,6 +401,7 @@ TEST_F(WorkQueues, AFinishedQueueThatHasGoneIsClosedForItsWorkers) {
   WorkMember had_none = join();
   ASSERT_TRUE(putter.put(pattern(1000, 0), soon()));
   ASSERT_TRUE(had_one.get(soon()));
+  EXPECT_EQ(get_code(had_none), Code::timed_out);  // its way back is established
   queue->finish();
   ASSERT_TRUE(queue->wait_until_done(soon()));
   queue.reset();
@@ -415,6 +416,8 @@ TEST_F(WorkQueues, AFinishedQueueThatHasGoneIsClosedBesideACallerThatHangs) {
     std::optional<WorkQueue> queue(open({}));
     WorkMember asks = join(), asked = join();
     EXPECT_EQ(get_code(asked), Code::timed_out);
+    EXPECT_EQ(get_code(asks), Code::timed_out);  // its way back is established
+    EXPECT_EQ(asks.withdraw(soon()).error().code, Code::timed_out);
     const Fd caller(::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0));
     sockaddr_un address{.sun_family = AF_UNIX, .sun_path = {}};
     std::snprintf(address.sun_path, sizeof address.sun_path, "%s/jobs.sock",
