@@ -184,8 +184,9 @@ static PyObject* read_array(const ItemValue* value) {
   const size_t extents = (size_t)value->values * sizeof(int64_t);
   if (size == 0 || value->values == 0 || value->values > kItemMostDepth || value->length <= extents)
     return refuse();
-  if (numpy == NULL && (numpy = PyImport_ImportModule("numpy")) == NULL) return NULL;
-  if (make == NULL && (make = PyObject_GetAttrString(numpy, "ndarray")) == NULL) return NULL;
+  if (numpy == NULL) numpy = PyImport_ImportModule("numpy");
+  if (numpy != NULL && make == NULL) make = PyObject_GetAttrString(numpy, "ndarray");
+  if (make == NULL) return NULL;
   PyObject* const type = type_of_element(numpy, value->element);
   if (type == NULL) return NULL;
   const Py_ssize_t count = (Py_ssize_t)(value->length - extents);

@@ -304,10 +304,11 @@ void DepartedConsumers::add(std::unique_ptr<ConsumerState> consumer, bool confir
     departed.unshared &= ~(std::uint64_t{1} << slot);
     slots_.remove(slot, departed.consumer->bit());
   };
-  try {
+  // Without heap the rest stays its own until it gives that back.
+  static_cast<void>(guarded([&]() -> Result<void> {
     for_each_bit(departed.unshared, share);
-  } catch (const std::bad_alloc&) {  // the rest stays its own until it gives that back
-  }
+    return {};
+  }));
 }
 
 void DepartedConsumers::move_to(Gone& list, std::unique_ptr<ConsumerState> consumer,
