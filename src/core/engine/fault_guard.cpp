@@ -137,6 +137,7 @@ bool catch_fault(std::span<const GuardedRange> ranges, void (*work)(void*) noexc
 }
 
 bool copy_guarded(std::byte* to, const std::byte* from, Bytes bytes) noexcept {
+  if (to == nullptr || from == nullptr) return bytes == 0;  // which memcpy() must not be given
   Landing here;  // NOLINT: what the handler reads is set below
   here.from = from;
   here.to = to;

@@ -8,10 +8,11 @@
 namespace gantry {
 
 bool append_guarded(std::vector<std::byte>& to, ConstByteSpan bytes) {
+  if (bytes.empty()) return true;
   const std::size_t before = to.size();
   to.resize(before + bytes.size());
   static_cast<void>(install_fault_guard());  // perhaps no engine has been used yet
-  if (bytes.empty() || copy_guarded(to.data() + before, bytes.data(), bytes.size())) return true;
+  if (copy_guarded(to.data() + before, bytes.data(), bytes.size())) return true;
   to.resize(before);
   return false;
 }
