@@ -279,9 +279,10 @@ TEST_F(Batches, AnItemThatCannotBeReadIsRefused) {
   void* const closed = ::mmap(nullptr, 8192, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(closed, MAP_FAILED);
   const auto good = pattern(100, 1);
+  const ConstByteSpan nowhere(static_cast<std::byte*>(nullptr), 10);
   const std::array<ConstByteSpan, 2> all_bad{ConstByteSpan(static_cast<std::byte*>(closed), 100),
-                                             ConstByteSpan(static_cast<std::byte*>(nullptr), 10)};
-  for (const ConstByteSpan bad : all_bad)
+                                             ConstByteSpan(static_cast<std::byte*>(closed) + 1, 9)};
+  for (const ConstByteSpan bad : {all_bad[0], all_bad[1], nowhere})
     EXPECT_EQ(queue.put_here(bad).error().code, Code::invalid_argument);
   EXPECT_TRUE(queue.put_here(good).value());
   EXPECT_TRUE(queue.take_here());
