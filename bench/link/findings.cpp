@@ -85,7 +85,8 @@ void add_link_findings(Report& report, const Settings& settings) {
   Ratios ratios(report);
   for (const Rate& rate : settings.rates) {
     const std::string smallest = link_case_name(rate, kRoundTrip, kSmallest);
-    ratios.in_case(smallest, kStreamPolledName, kTcpPingPongName, Bar::at_most(1.2));
+    for (const char* const ours : {kStreamName, kStreamPolledName})
+      ratios.in_case(smallest, ours, kTcpPingPongName, Bar::at_most(1.2));
     ratios.in_case(smallest, kLinkPutName, kTcpPingPongName, Bar::none());
     add_waits(ratios, smallest, 1.5);
     add_waits(ratios, link_case_name(rate, kRoundTrip, kPayloadCounts), 1.2);

@@ -159,7 +159,7 @@ const std::vector<Call> kTables = {
      {"cpu-sync", "64 B: time of gantry/", " / limit/cache-line-ping-pong"}},
     {"link",
      {"--loopback", "--sizes", "64", "--rounds", "1"},
-     {"network: loopback", "unlimited/round-trip/64 B: gantry/stream / limit/recv-into-place",
+     {"network: loopback", "unlimited/round-trip/64 B: gantry/stream / limit/tcp-ping-pong",
       "skipped: 10G: loopback has no rate"}},
     {"memory",
      {"--sizes", "8K", "--rounds", "1", "--threads", "1", "--registrar", "page-lock", "--parts",

@@ -151,7 +151,7 @@ PyObject* item_encode_array(PyObject* module, PyObject* array);  // of NumPy's; 
 PyObject* item_decode(const void* bytes, size_t count);
 /// The object alone, of what does not begin with kPickle; `used`: its bytes, of at least one.
 PyObject* item_decode_value(const void* bytes, size_t count, Py_ssize_t* used);
-enum { kPickle = 0x80 };  // the first byte of each pickle, and of no item that is none
+enum { kPickle = 0x80 };  // the first byte of each pickle, and of no other item
 
 // ---- queue.c: what the ends of a queue have
 /// Gives the exception the number of what was put or sent, as `put`. Returns NULL.

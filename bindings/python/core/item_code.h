@@ -5,9 +5,8 @@
 //   'b' 's'       4 bytes for the length, and as many: bytes, or text in UTF-8
 //   't'           1 byte: so many values follow, of a tuple
 //   'a' 'A'       an array that may be written to, and one that may not: 1 byte for the character
-//   of
-//                 its elements' type, 1 for its dimensions, 4 for the length, and as many bytes: 8
-//                 for each dimension, and the elements, the last dimension first
+//                 that names its elements' type, 1 for its dimensions, 4 for the length, and as
+//                 many bytes: 8 for each dimension, and the elements, the last dimension first
 // Numbers are of this machine's order: an item stays on its host. No kind is 0x80, with which each
 // pickle of protocol 2 and later begins.
 

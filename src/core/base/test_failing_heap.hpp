@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdlib>
 #include <new>
+#include <utility>
 
 namespace gantry::test {
 
@@ -19,6 +20,18 @@ class FailingHeap {
   FailingHeap(const FailingHeap&) = delete;
   FailingHeap& operator=(const FailingHeap&) = delete;
   [[nodiscard]] bool has_failed() const noexcept { return has_failed_; }
+
+  /// It does not fail as long as this lives.
+  class Paused {
+   public:
+    Paused() noexcept : good_(std::exchange(FailingHeap::good_, -1)) {}
+    ~Paused() { FailingHeap::good_ = good_; }
+    Paused(const Paused&) = delete;
+    Paused& operator=(const Paused&) = delete;
+
+   private:
+    const long good_;
+  };
 
   [[nodiscard]] static void* allocate(std::size_t size, std::size_t alignment) {
     void* const memory =

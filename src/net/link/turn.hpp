@@ -41,18 +41,18 @@ class LinkTurn {
   [[nodiscard]] bool has_moved() const noexcept { return has_moved_; }
   /// Ends it before its scope does. True: as LinkInTurns::end_turn(); a loop does not sleep then.
   [[nodiscard]] bool end() noexcept {
-    LinkInTurns* const link = std::exchange(link_, nullptr);
-    const bool has_news = link != nullptr && link->end_turn();
-    has_payload_left_ = link == nullptr || link->has_payload_left();
-    return has_news;
+    const bool is_over = std::exchange(is_over_, true);
+    return !is_over && link_ != nullptr && link_->end_turn();
   }
   /// Behind end(). True: as LinkInTurns::has_payload_left(), or the link does not work in turns.
-  [[nodiscard]] bool has_payload_left() const noexcept { return has_payload_left_; }
+  [[nodiscard]] bool has_payload_left() const noexcept {
+    return link_ == nullptr || link_->has_payload_left();
+  }
 
  private:
-  LinkInTurns* link_;
+  LinkInTurns* const link_;
   const bool has_moved_;
-  bool has_payload_left_ = true;
+  bool is_over_ = false;
 };
 
 }  // namespace gantry

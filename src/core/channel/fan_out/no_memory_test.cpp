@@ -1,42 +1,14 @@
 #include <gtest/gtest.h>
 
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <optional>
 
+#include "core/base/test_failing_heap.hpp"
 #include "core/channel/fan_out/credits.hpp"
 #include "core/channel/fan_out/publisher.hpp"
 #include "core/channel/test_raw_consumer.hpp"
 
 // The heap fails at its n-th use while a consumer leaves, for every n until none fails: its slots
 // stay its own until it has given them back, and no longer.
-namespace {
-
-std::atomic<long> fails_in{-1};  // allocations until all fail; negative: none does
-
-bool must_fail() {
-  return fails_in.load(std::memory_order_relaxed) >= 0 &&
-         (fails_in.load(std::memory_order_relaxed) == 0 ||
-          fails_in.fetch_sub(1, std::memory_order_relaxed) == 0);
-}
-
-}  // namespace
-
-// Not inlined: the compiler would take malloc() for the wrong partner of delete.
-#define GANTRY_APART __attribute__((noinline))
-GANTRY_APART void* operator new(std::size_t size) {
-  void* const memory = must_fail() ? nullptr : std::malloc(size);
-  if (memory == nullptr) throw std::bad_alloc();
-  return memory;
-}
-GANTRY_APART void operator delete(void* memory) noexcept {
-  std::free(memory);
-}
-GANTRY_APART void operator delete(void* memory, std::size_t) noexcept {
-  std::free(memory);
-}
-
 namespace gantry {
 namespace {
 
@@ -95,9 +67,12 @@ class NoMemory : public testing::Test {
       }
       set().refresh();
       ConsumerSet::Gone gone;
-      fails_in = n;
-      leave(reader, gone);
-      const bool none_failed = fails_in.exchange(-1) > 0;
+      bool has_failed = false;
+      {
+        const test::FailingHeap heap(n, true);
+        leave(reader, gone);
+        has_failed = heap.has_failed();
+      }
       set().left(reader.id, gone);
 
       const Reader next = join();  // its bit is not the other's
@@ -111,7 +86,7 @@ class NoMemory : public testing::Test {
       EXPECT_EQ(set().slots().used(), used);
       EXPECT_EQ(pool_.report().blocks, 3u * std::popcount(used));
       publisher_.reset();
-      if (!none_failed) continue;
+      if (has_failed) continue;
       EXPECT_GT(n, 3) << "the heap is used, and was made to fail";
       return;
     }

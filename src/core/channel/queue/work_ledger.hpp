@@ -44,9 +44,8 @@ class WorkPayload {
 //   I3  An item that comes back goes in front of items that were never out, in the order of its
 //       number. An item that could not be handed over goes behind all that failed less often.
 //   I4  An answer to get_many() that the holder's user has not seen comes back without a try.
-//   I5  kept_by_hands_ are the bytes of copies in members' hands, and kept_of_putters_ the number
-//   of
-//       items there that lie with whoever put them.
+//   I5  kept_by_hands_ are the bytes of copies in members' hands, and kept_of_putters_ counts the
+//       items there that lie in their putters' memory.
 class WorkLedger {
  public:
   using Member = std::uint64_t;

@@ -15,13 +15,9 @@ static_assert(sizeof(WorkQueueReport) <= Message::kInlineBytes);
 
 namespace {
 
-// A reply does not wait. Where the queue's own event is rung, it says so instead.
-bool has_no_room(Code code) noexcept {
-  return code == Code::timed_out || code == Code::interrupted;
-}
 // The member is gone, or has no room: the item is as good as before.
 bool is_members_fault(Code code) noexcept {
-  return has_no_room(code) || code == Code::peer_gone || code == Code::closed;
+  return code == Code::timed_out || code == Code::peer_gone || code == Code::closed;
 }
 
 /// The reply of `item` failed. True: the member's request is over; false: it may get the next item.
@@ -30,7 +26,7 @@ bool is_over(WorkLedger& ledger, Request& asking, const WorkLedger::Item& item,
   const std::uint64_t member = asking.sender().id;
   if (is_members_fault(error.code)) {
     ledger.not_delivered(member, item.number);
-    if (has_no_room(error.code))
+    if (error.code == Code::timed_out)
       // In few words: where nothing else has room, a record still does.
       static_cast<void>(asking.refuse({Code::busy, "too many items held: drop some", {}}));
     return true;

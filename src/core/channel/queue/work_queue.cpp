@@ -235,8 +235,7 @@ Result<void> WorkQueue::Impl::serve() {
       answer(found < kLooksOfTurn && !is_rung(), turn % kTurnsOfQuestion == 0);
     if (is_closed_ && ledger_.is_empty()) end_wait_here();
     const bool is_over = is_closed_ && ledger_.is_empty() && !asking_.is_empty();
-    // A turn that did not hear of finish() publishes none: wait_until_done() counts those behind
-    // it.
+    // A turn that did not hear of finish() publishes none: wait_until_done() counts later ones.
     if ((found == 0 && hears_enough()) || is_over || turn % kTurnsOfReport == 0) publish_report();
     if (is_over)
       asking_.refuse_all({Code::closed, fmt::format("queue '{}': it is finished", name_), {}});

@@ -243,6 +243,29 @@ TEST_F(Handed, ACallerThatGivesItselfMuchTimeDoesNotHoldUpTheCloseOfTheOwner) {
   }
 }
 
+// It is given up while close() waits for a reader of this host.
+TEST_F(Handed, ACallerThatIsGivenUpBesideASlowReaderIsToldByClose) {
+  patience_ = stall_limit_ = std::chrono::milliseconds(100);
+  stop_bridge();
+  start_bridge("127.0.0.1:0");
+  ProducerOptions options = there();
+  options.consumers = 2;
+  auto out = test::make_producer("frames", options).value();
+  RemoteAnswer answer;
+  Fd caller = welcomed_caller(answer, RemoteRequest::kLongestStallLimit);
+  auto in = Consumer::open("frames", test::consumer_options(there()), soon()).value();
+  ASSERT_TRUE(out.wait_for_consumer(soon(), 2));
+  for (unsigned i = 0; i < 3; ++i) ASSERT_TRUE(out.send(pattern(100, i)));
+  caller.reset();
+  std::jthread reads([&] {
+    const auto readers = [&] { return list_channels(there_.path())->at(0).consumers.size(); };
+    for (const Deadline late = soon(); readers() > 1 && !late.passed();) std::this_thread::yield();
+    for (unsigned i = 0; i < 3; ++i) expect_message(in, 100, i);
+  });
+  const auto closed = out.close(soon());
+  EXPECT_EQ(closed.error().code, Code::peer_gone) << to_string(closed.error());
+}
+
 // The end of the stream is a trip behind its last message.
 TEST_F(Handed, AnInboxThatLeavesWithTheLastMessageLetsItsSenderClose) {
   for (int i = 0; i < 10; ++i) {

@@ -69,7 +69,7 @@ Result<std::shared_ptr<ServedSession>> Sessions::add(const SessionId& id,
 void Sessions::forget(const std::shared_ptr<ServedSession>& session) noexcept {
   const std::lock_guard lock(mutex_);
   std::erase(sessions_, session);
-  lost_ += session->is_lost ? 1 : 0;
+  has_lost_ |= is_closing_ && session->is_lost;
   ended_.notify_all();
   GANTRY_REMOTE_STEP(session_erased);
 }
@@ -321,7 +321,6 @@ Result<void> Sessions::await_present(Deadline deadline, int interrupt) {
   std::unique_lock lock(mutex_);
   is_closing_ = true;
   for (const auto& session : sessions_) session->changed.notify_all();
-  const std::uint64_t lost = lost_;
   std::vector<SessionId> awaited;  // others come meanwhile, and hear the end at once
   for (const auto& session : sessions_) awaited.push_back(session->id);
   const auto is_awaited = [&](const auto& session) {
@@ -333,7 +332,7 @@ Result<void> Sessions::await_present(Deadline deadline, int interrupt) {
       return fail(Code::timed_out, "not all of it has been received on other hosts");
     ended_.wait_for(lock, std::min<std::chrono::nanoseconds>(deadline.left(), kLook));
   }
-  if (lost_ != lost)
+  if (has_lost_)
     return fail(Code::peer_gone, "a caller of another host is gone, and has not received all");
   return {};
 }

@@ -120,7 +120,7 @@ class Sessions {
   std::deque<SessionId> finished_;  // the latest that came to their regular end
   int successors_ = 0;              // callers that wait for a place
   bool is_closing_ = false;         // await_present() was called
-  std::uint64_t lost_ = 0;          // sessions that were given up with messages on their way
+  bool has_lost_ = false;           // a session since then was given up with messages on their way
   std::condition_variable ended_;
 };
 
